@@ -6,15 +6,24 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test test-quick lint types integration planner bench property mutation clean
+.PHONY: help setup java lock demo newest oldest test test-quick lint types integration planner bench property mutation clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): pyproject.toml spark_conf/pyspark_plake.py
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --upgrade pip
-	$(BIN)/python -m pip install -qq --editable '.[dev]'
+# The tools that build packages come first, so that they are locked too.
+INSTALL := $(BIN)/python -m pip install -qq --no-build-isolation
+FROM_LOCK = $(PYTHON) -m venv $(VENV) \
+	&& $(INSTALL) --require-hashes -c $(1) setuptools hatchling editables \
+	&& $(INSTALL) --require-hashes -r $(1) && $(INSTALL) --no-deps --editable .
+
+$(STAMP): requirements.lock pyproject.toml spark_conf/pyspark_plake.py
+	$(call FROM_LOCK,requirements.lock)
+	@touch $@
+
+# The demo's share of the same lock, where the whole is not installed yet.
+$(VENV)/.demo: requirements-demo.lock pyproject.toml spark_conf/pyspark_plake.py
+	[ -f $(STAMP) ] || { $(call FROM_LOCK,requirements-demo.lock); }
 	@touch $@
 
 setup: $(STAMP) java ## Make the virtual environment with everything, and install Java where it is missing
@@ -22,8 +31,20 @@ setup: $(STAMP) java ## Make the virtual environment with everything, and instal
 java:
 	@sh integration/java.sh
 
-demo: setup ## Run the main job on 336,776 real flights
+lock: $(STAMP) ## Resolve the lock anew, for Python 3.10 to 3.14 on Linux and macOS
+	@$(BIN)/python integration/lock.py
+
+demo: $(VENV)/.demo java ## Run the main job on 336,776 real flights
 	@. integration/java_home.sh && $(BIN)/python integration/demo.py
+
+newest: ## Run make test with the newest packages that pyproject.toml allows
+	rm -rf .venv-newest && $(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install -qq --editable '.[dev]'
+	@touch .venv-newest/.installed
+	@$(MAKE) test VENV=.venv-newest
+
+oldest: setup ## Run the tests with the oldest packages that pyproject.toml allows
+	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 
 test: setup lint ## Style, types and all tests, in two lanes side by side
 	@. integration/java_home.sh && $(BIN)/python integration/run_tests.py
@@ -55,7 +76,9 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python integration/stream_kills.py --kills 96
 	@. integration/java_home.sh && $(BIN)/python integration/copy_kills.py --kills 100
 	@$(BIN)/python integration/advisories.py
-	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
+	@$(MAKE) oldest
+	@$(MAKE) newest
+	@$(BIN)/cyclonedx-py environment --output-file artifacts/sbom.json $(BIN)/python
 	@$(BIN)/python integration/iceberg_clients.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq chromium; fi
@@ -70,9 +93,8 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@PLAKE_WRITERS=8 PLAKE_COMMITS=200 $(BIN)/python -m pytest -q tests/verbs/test_concurrency.py
 
 bench: setup ## Measurements beside others' systems: an hour, then read integration/benchmarks/report.md
-	@$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@. integration/java_home.sh && $(BIN)/python -m integration.benchmarks $(BENCH)
 
 clean: ## Remove what was made here
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse artifacts
+	rm -rf $(VENV) .venv-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse artifacts
 	find . -name __pycache__ -prune -exec rm -rf {} +

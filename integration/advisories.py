@@ -1,8 +1,8 @@
-"""Checks that no lower bound, and no version that CI installs, is known to be vulnerable.
+"""Checks that no lower bound, and no locked version, is known to be vulnerable.
 
     python integration/advisories.py
 
-The bounds are those of pyproject.toml, the versions those of .ci/constraints.txt, and what is
+The bounds are those of pyproject.toml, the versions those of requirements.lock, and what is
 known stands in integration/advisories.txt.
 """
 
@@ -79,14 +79,15 @@ def required() -> list[str]:
 
 
 def locked() -> list[str]:
-    """The versions that CI installs."""
-    return list(lines((CHECKOUT / ".ci" / "constraints.txt").read_text()))
+    """The versions that `make setup` installs; a package may have one for each Python."""
+    text = (CHECKOUT / "requirements.lock").read_text()
+    return [line.rstrip(" \\") for line in lines(text) if not line.startswith(" ")]
 
 
 def main() -> int:
     known = advisories((CHECKOUT / "integration" / "advisories.txt").read_text())
     bad = 0
-    for file, requirements in (("pyproject.toml", required()), (".ci/constraints.txt", locked())):
+    for file, requirements in (("pyproject.toml", required()), ("requirements.lock", locked())):
         for package, version, advisory in vulnerable(lowest(requirements), known):
             bad += 1
             print(

@@ -14,12 +14,14 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from tqdm import tqdm
+from tqdm.contrib import DummyTqdmFile
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -27,15 +29,25 @@ import lakehouse_source as lake
 from integration.flights import ROWS, load
 
 QUESTION = "carrier = 'UA' AND month = 3"
+STEPS = 10
+BAR = tqdm(
+    total=STEPS,
+    disable=None,  # no bar where standard error is no terminal
+    leave=False,
+    bar_format="{desc:.50} |{bar}| {n_fmt} of {total_fmt} steps, {elapsed}",
+)
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Print a heading, then how long it took."""
-    print(f"\n== {title}")
-    started = time.perf_counter()
-    yield
-    print(f"   ({time.perf_counter() - started:.2f} s)")
+    """Print a heading above the progress bar, then how long it took."""
+    BAR.set_description_str(title)
+    with redirect_stdout(DummyTqdmFile(sys.stdout)):
+        print(f"\n== {title}")
+        started = time.perf_counter()
+        yield
+        print(f"   ({time.perf_counter() - started:.2f} s)")
+    BAR.update()
 
 
 def check(what: str, got: object, expected: object) -> None:
@@ -47,6 +59,7 @@ def check(what: str, got: object, expected: object) -> None:
 
 
 def main() -> None:
+    started = time.perf_counter()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--catalog", help="catalog URL (default: SQLite inside the dataset)")
     parser.add_argument("--into", default="data/demo", help="folder to work in; it is emptied")
@@ -150,14 +163,23 @@ def main() -> None:
                 raise SystemExit(f"WRONG: sum of {name}")
         print(f"   {len(numeric)} columns equal  (checked)")
     spark.stop()
-    print(f"\nAll answers equal the source data. The dataset is in {uri}")
-    print("See what a condition leaves out, in a browser (without --html: in the terminal):\n")
-    command = [str(Path(sys.executable).with_name("plake")), "explain", str(uri)]
+    BAR.close()
+    seconds = time.perf_counter() - started
+    print(f"\nAll answers equal the source data ({seconds:.0f} s). The dataset is in {uri}")
+    plake = Path(os.path.relpath(Path(sys.executable).with_name("plake")))
+    table = [os.path.relpath(uri)]
     if arguments.catalog:
         with lake.open_catalog(arguments.catalog) as opened:
-            command += ["--catalog", opened.redacted_url]
-    page = shlex.quote(str(home / "scan.html"))
-    print(f'    {shlex.join(command)} --where "{QUESTION}" --details --html {page}')
+            table += ["--catalog", opened.redacted_url]
+    page = os.path.relpath(home / "scan.html")
+    print("Try next:\n")
+    for words in (
+        ["history", *table],
+        ["scan", *table, "--where", QUESTION, "--limit", "5"],
+        ["explain", *table, "--where", QUESTION, "--details", "--html", page],
+    ):
+        # Double quotes: a condition has single ones.
+        print("   ", plake, *(word if word == shlex.quote(word) else f'"{word}"' for word in words))
 
 
 def _count(table: pa.Table, column: str, value: object) -> int:

@@ -1,0 +1,70 @@
+"""Resolves requirements.lock and requirements-demo.lock anew. `make lock` runs it.
+
+The locks name one version of each package for each Python from 3.10 to 3.14, on Linux and macOS,
+x86-64 and arm64, with the hashes of its files and without addresses. The demo's lock is a part of
+the other one. Then every Python and platform is asked for wheels, and packages without one there,
+which pip builds from their sources, are printed.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+UV = (sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate")
+LOCK = "requirements.lock"
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+PLATFORMS = tuple(
+    f"{machine}-{system}"
+    for machine in ("x86_64", "aarch64")
+    for system in ("unknown-linux-gnu", "apple-darwin")
+)
+
+
+def resolve(lock: str, *arguments: str) -> None:
+    """Write a lock file with the newest versions that pyproject.toml allows."""
+    command = ("--universal", "--generate-hashes", "--python-version", PYTHONS[0], "--upgrade")
+    subprocess.run(
+        [*UV, *command, "pyproject.toml", "--output-file", lock, *arguments],
+        cwd=CHECKOUT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def built_from_source(python: str, platform: str) -> list[str]:
+    """The packages of the lock that have no wheel for a Python on a platform."""
+    found: list[str] = []
+    while True:
+        exceptions = [word for name in found for word in ("--no-binary", name)]
+        asked = subprocess.run(
+            [
+                *(*UV, "--no-deps", "--only-binary", ":all:", *exceptions),
+                *("--python-version", python, "--python-platform", platform, LOCK),
+            ],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+        )
+        if asked.returncode == 0:
+            return found
+        lacking = re.search(r"([\w.-]+)(?:\{[^}]*\})?==\S+ has no usable wheels", asked.stderr)
+        if lacking is None:
+            raise SystemExit(asked.stderr)
+        found.append(lacking[1])
+
+
+def main() -> None:
+    resolve(LOCK, "--extra", "dev", "--extra", "bench")
+    resolve("requirements-demo.lock", "--extra", "demo", "--constraint", LOCK)
+    for python, platform in product(PYTHONS, PLATFORMS):
+        names = ", ".join(built_from_source(python, platform))
+        print(f"Python {python} on {platform}: built from source: {names}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
