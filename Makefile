@@ -14,7 +14,7 @@ help: ## List the targets
 # The tools that build packages come first, so that they are locked too.
 INSTALL := $(BIN)/python -m pip install -qq --no-build-isolation
 FROM_LOCK = $(PYTHON) -m venv $(VENV) \
-	&& $(INSTALL) --require-hashes -c $(1) setuptools hatchling editables \
+	&& $(INSTALL) --require-hashes -r requirements-build.lock \
 	&& $(INSTALL) --require-hashes -r $(1) && $(INSTALL) --no-deps --editable .
 
 $(STAMP): requirements.lock pyproject.toml spark_conf/pyspark_plake.py

@@ -1,8 +1,7 @@
-"""Resolves requirements.lock and requirements-demo.lock anew. `make lock` runs it.
+"""Resolves requirements.lock anew, and its shares for the build and the demo. `make lock` runs it.
 
 The locks name one version of each package for each Python from 3.10 to 3.14, on Linux and macOS,
-x86-64 and arm64, with the hashes of its files and without addresses. The demo's lock is a part of
-the other one. Then every Python and platform is asked for wheels, and packages without one there,
+x86-64 and arm64, with the hashes of its files and without addresses. Then every Python and platform is asked for wheels, and packages without one there,
 which pip builds from their sources, are printed.
 """
 
@@ -17,6 +16,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 UV = (sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate")
 LOCK = "requirements.lock"
+SHARE = ("--constraint", LOCK)
+BUILD = ("editables", "hatchling", "setuptools")  # the extra `build`
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 PLATFORMS = tuple(
     f"{machine}-{system}"
@@ -25,13 +26,14 @@ PLATFORMS = tuple(
 )
 
 
-def resolve(lock: str, *arguments: str) -> None:
-    """Write a lock file with the newest versions that pyproject.toml allows."""
+def resolve(lock: str, *arguments: str, source: str = "pyproject.toml", text: str = "") -> None:
+    """Write a lock file with the newest versions that `source`, or `text`, allows."""
     command = ("--universal", "--generate-hashes", "--python-version", PYTHONS[0], "--upgrade")
     subprocess.run(
-        [*UV, *command, "pyproject.toml", "--output-file", lock, *arguments],
+        [*UV, *command, source, "--output-file", lock, *arguments],
         cwd=CHECKOUT,
         check=True,
+        input=text.encode(),
         stdout=subprocess.DEVNULL,
     )
 
@@ -60,7 +62,8 @@ def built_from_source(python: str, platform: str) -> list[str]:
 
 def main() -> None:
     resolve(LOCK, "--extra", "dev", "--extra", "bench")
-    resolve("requirements-demo.lock", "--extra", "demo", "--constraint", LOCK)
+    resolve("requirements-demo.lock", *SHARE, "--extra", "demo")
+    resolve("requirements-build.lock", *SHARE, source="-", text="\n".join(BUILD))
     for python, platform in product(PYTHONS, PLATFORMS):
         names = ", ".join(built_from_source(python, platform))
         print(f"Python {python} on {platform}: built from source: {names}", flush=True)

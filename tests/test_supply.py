@@ -53,16 +53,17 @@ def test_the_lock_fits_what_the_project_requires(advisories: Any) -> None:
 
 
 def test_the_lock_has_hashes_and_no_address(advisories: Any) -> None:
-    whole, demo = (
-        (ROOT / f"{name}.lock").read_text() for name in ("requirements", "requirements-demo")
+    whole, *shares = (
+        (ROOT / f"requirements{name}.lock").read_text() for name in ("", "-build", "-demo")
     )
-    for text in (whole, demo):
+    for text in (whole, *shares):
         assert "://" not in text
         assert "--index" not in text
         for entry in re.split(r"\n(?=\S)", text):
             assert "--hash=sha256:" in entry, entry
     versions = set(re.findall(r"^\S+==[^\s;]+", whole, re.MULTILINE))
-    assert set(re.findall(r"^\S+==[^\s;]+", demo, re.MULTILINE)) <= versions
+    for share in shares:
+        assert set(re.findall(r"^\S+==[^\s;]+", share, re.MULTILINE)) <= versions
 
 
 def test_setup_becomes_root_only_where_it_is_asked_to(tmp_path: Path) -> None:
