@@ -1,8 +1,9 @@
 """Resolves requirements.lock anew, and its shares for the build and the demo. `make lock` runs it.
 
 The locks name one version of each package for each Python from 3.10 to 3.14, on Linux and macOS,
-x86-64 and arm64, with the hashes of its files and without addresses. Then every Python and platform is asked for wheels, and packages without one there,
-which pip builds from their sources, are printed.
+x86-64 and arm64, with the hashes of its files and without addresses. Then every Python and
+platform is asked for wheels, and packages without one there, which pip builds from their sources,
+are printed.
 """
 
 from __future__ import annotations

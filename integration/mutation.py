@@ -1160,7 +1160,17 @@ MUTANTS = [
         COMMITS,
         (
             "an overwrite from its own rows loses what others committed",
-            "    if replaces_all and conflicts.changes_rows(theirs):",
+            "    if options.reads_own_rows and (replaces_all or found is Verdict.CHECK_REPLACED):",
+            "    if False:",
+        ),
+        (
+            "rows that an overwrite keeps return after others deleted them",
+            "    if replaces or Verdict.CHECK_MINE in verdicts:",
+            "    if Verdict.CHECK_MINE in verdicts:",
+        ),
+        (
+            "an overwrite of partitions undoes a change of their rows",
+            "    if replaces and staged.options.dynamic_partitions:",
             "    if False:",
         ),
     ),

@@ -21,18 +21,18 @@ from lakehouse_source.write.commit.conflicts import (
 A, O, W, S, R, D, U, M = Change  # noqa: E741 - the letters of the table
 REBASE, SCHEMA = Verdict.REBASE, Verdict.REBASE_SCHEMA
 ADDED, MINE, STOP = Verdict.CHECK_ADDED, Verdict.CHECK_MINE, Verdict.CONFLICT
-ROWS = Verdict.CHECK_ROWS
+ROWS, REPLACED = Verdict.CHECK_ROWS, Verdict.CHECK_REPLACED
 
 # (mine, theirs): what must happen. Written out, not computed: this is the specification.
 CELLS = {
     (A, A): REBASE, (A, O): REBASE, (A, W): REBASE, (A, S): SCHEMA, (A, R): REBASE,
     (O, A): REBASE, (O, O): REBASE, (O, W): REBASE, (O, S): SCHEMA, (O, R): REBASE,
-    (W, A): ADDED, (W, O): STOP, (W, W): STOP, (W, S): STOP, (W, R): STOP,
+    (W, A): ADDED, (W, O): STOP, (W, W): REPLACED, (W, S): STOP, (W, R): REPLACED,
     (S, A): REBASE, (S, O): REBASE, (S, W): REBASE, (S, S): STOP, (S, R): REBASE,
     (R, A): MINE, (R, O): STOP, (R, W): MINE, (R, S): STOP, (R, R): MINE,
     (A, D): REBASE, (A, U): REBASE, (A, M): REBASE,
     (O, D): REBASE, (O, U): REBASE, (O, M): REBASE,
-    (W, D): STOP, (W, U): STOP, (W, M): STOP,
+    (W, D): REPLACED, (W, U): REPLACED, (W, M): REPLACED,
     (S, D): REBASE, (S, U): REBASE, (S, M): REBASE,
     (R, D): MINE, (R, U): MINE, (R, M): MINE,
     (D, A): ROWS, (D, O): STOP, (D, W): ROWS, (D, S): REBASE, (D, R): ROWS,
@@ -51,7 +51,7 @@ def test_each_cell(mine: Change, theirs: Change) -> None:
 
 def test_a_delete_and_a_compaction_of_the_same_files_never_both_land() -> None:
     """Whichever comes second gives up: rows would come back to life (iceberg#10720)."""
-    assert verdict(W, R) is STOP
+    assert verdict(W, R) is REPLACED
     for other in (W, R, D, U, M):
         assert verdict(R, other) is MINE
     for statement in (D, U, M):

@@ -145,11 +145,40 @@ class Statement:
     inner: list[Statement] = field(default_factory=list)
 
 
-def drawn(draw: random.Random, depth: int = 2) -> Statement:
-    one = draw.choice((_delete, _update, _insert, _merge, _merge, _swap, _swap))(draw)
+def drawn(draw: random.Random, partitioned: bool, depth: int = 2) -> Statement:
+    kinds = [_delete, _update, _insert, _merge, _merge, _swap, _swap, _overwrite_where]
+    kinds += [_overwrite_partitions] * 2 if partitioned else []
+    one = draw.choice(kinds)(draw)
     if depth:
-        one.inner = [drawn(draw, depth - 1) for _ in range(draw.choice((0, 1, 1, 2)))]
+        inner = range(draw.choice((0, 1, 1, 2)))
+        one.inner = [drawn(draw, partitioned, depth - 1) for _ in inner]
     return one
+
+
+def _overwrite(told: str, new: Sequence[Row], replaced: Callable[[Row], bool], **how: Any) -> Any:
+    return Statement(
+        f"{told} {new}",
+        lambda d: lake.write_dataset(
+            table(new), d.uri, mode="overwrite", catalog=d._address.catalog, **how
+        ),
+        lambda rows: Counter({r: n for r, n in rows.items() if not replaced(r)}) + Counter(new),
+    )
+
+
+def _overwrite_where(draw: random.Random) -> Statement:
+    text, holds = _condition(draw)
+    every = [(id, v) for id in range(4) for v in range(4) if holds((id, v))]
+    new = draw.sample(every, min(len(every), draw.choice((1, 2))))
+    if not new:  # a table of no rows has no columns here
+        return _insert(draw)
+    return _overwrite(f"OVERWRITE WHERE {text}", new, holds, overwrite_where=text)
+
+
+def _overwrite_partitions(draw: random.Random) -> Statement:
+    new = [(draw.randrange(4), draw.randrange(4)) for _ in range(draw.choice((1, 2)))]
+    ids = {id for id, _ in new}
+    dynamic = {"partition_overwrite_mode": "dynamic"}
+    return _overwrite("OVERWRITE PARTITIONS", new, lambda row: row[0] in ids, **dynamic)
 
 
 def _condition(draw: random.Random) -> tuple[str, Callable[[Row], bool]]:
@@ -285,11 +314,13 @@ def test_random_histories_are_those_of_some_order(
         threshold = 1.0 if number % 2 else 0.3
         elements = list(rows.elements())
         cut = draw.randrange(len(elements)) + 1
-        lake.write_dataset(table(elements[:cut]), uri, catalog=catalog, rewrite_threshold=threshold)
+        by = ["id"] if number % 3 else []
+        options: dict[str, Any] = {"rewrite_threshold": threshold, "partition_by": by}
+        lake.write_dataset(table(elements[:cut]), uri, catalog=catalog, **options)
         if elements[cut:]:
             lake.write_dataset(table(elements[cut:]), uri, catalog=catalog)
         dataset = lake.open_dataset(uri, catalog=catalog)
-        one = drawn(draw)
+        one = drawn(draw, bool(by))
         done: list[Statement] = []
         carried_out(dataset, one, done)
         left = content(dataset)

@@ -52,19 +52,21 @@ class Verdict(Enum):
     REBASE: take the next version. REBASE_SCHEMA: the same, if the schemas can be merged
     again. CHECK_ADDED: rebase if no file that the other commit added can hold a row that
     this one replaces. CHECK_MINE: rebase if the other commit removed no file that this one
-    rewrites, and no row of one. CHECK_ROWS: rebase if the other commit changed no row that this one
-    changes, and the isolation allows it. CONFLICT: raise an error.
+    rewrites, and no row of one. CHECK_REPLACED: both of these, and for an overwrite of partitions
+    the other commit changed no row of them. CHECK_ROWS: rebase if the other commit changed no row
+    that this one changes, and the isolation allows it. CONFLICT: raise an error.
     """
 
     REBASE = "rebase"
     REBASE_SCHEMA = "re-merge the schema"
     CHECK_ADDED = "check the files they added"
     CHECK_MINE = "check the files mine rewrites"
+    CHECK_REPLACED = "check what mine replaces"
     CHECK_ROWS = "check the rows mine changes"
     CONFLICT = "conflict"
 
 
-_REBASE, _SCHEMA, _ADDED, _MINE, _ROWS, _STOP = Verdict
+_REBASE, _SCHEMA, _ADDED, _MINE, _REPLACED, _ROWS, _STOP = Verdict
 # Rows are this commit's change, columns the other one's, in the order of `Change`. For a commit
 # that only adds files, another commit's overwrite of a condition or of partitions is like any
 # overwrite: it replaced rows that were there before. A rewrite changes no rows.
@@ -72,7 +74,7 @@ TABLE: dict[Change, tuple[Verdict, ...]] = {
     Change.APPEND: (_REBASE, _REBASE, _REBASE, _SCHEMA, *[_REBASE] * 4),
     Change.OVERWRITE: (_REBASE, _REBASE, _REBASE, _SCHEMA, *[_REBASE] * 4),
     # The rows to keep were read before: a row that was deleted after this would return.
-    Change.OVERWRITE_WHERE: (_ADDED, *[_STOP] * 7),
+    Change.OVERWRITE_WHERE: (_ADDED, _STOP, _REPLACED, _STOP, *[_REPLACED] * 4),
     Change.SCHEMA: (_REBASE, _REBASE, _REBASE, _STOP, *[_REBASE] * 4),
     Change.REWRITE: (_MINE, _STOP, _MINE, _STOP, *[_MINE] * 4),
     # Positions mean the same under every schema. Values, which were computed before, do not.

@@ -42,15 +42,19 @@ def check_newer_commits(
     if commits is None:
         raise _conflict(commit, record, conflicts.FORGOTTEN)
     verdicts = {_verdict(commit, record, newer) for newer in commits}
-    looks_at_added = Verdict.CHECK_ADDED in verdicts
+    replaces = Verdict.CHECK_REPLACED in verdicts
+    looks_at_added = replaces or Verdict.CHECK_ADDED in verdicts
+    if replaces and staged.options.dynamic_partitions:
+        _check_taken(tx, commit, record, commits)
     if Verdict.CHECK_ROWS in verdicts:
         assert commit.rows is not None
         looks_at_added |= conflicts.checks_added(change, commit.rows.changes.isolation)
-        if commit.rows.changes.isolation is Isolation.SERIALIZABLE:
+        unknown = commit.rows.changes.read is None
+        if unknown and commit.rows.changes.isolation is Isolation.SERIALIZABLE:
             _check_taken(tx, commit, record, commits)
     if looks_at_added:
         _check_added(tx, commit, record, prerecorded, commits)
-    if Verdict.CHECK_MINE in verdicts:
+    if replaces or Verdict.CHECK_MINE in verdicts:
         touched = _touched_by_others(tx, commit)
         if touched is not None:
             raise _conflict(commit, record, touched)
@@ -86,11 +90,11 @@ def _verdict(commit: PreparedCommit, record: DatasetRecord, newer: TransactionRe
     if theirs is None:
         raise _conflict(commit, record, did(", unknown to this release"))
     options = commit.staged.options
-    replaces_all = options.change is Change.OVERWRITE and options.reads_own_rows
-    if replaces_all and conflicts.changes_rows(theirs):
+    found = conflicts.verdict(options.change, theirs)
+    replaces_all = options.change is Change.OVERWRITE and conflicts.changes_rows(theirs)
+    if options.reads_own_rows and (replaces_all or found is Verdict.CHECK_REPLACED):
         before = ", and the rows that replace the dataset's were computed from those before it"
         raise _conflict(commit, record, did(before))
-    found = conflicts.verdict(options.change, theirs)
     if found is Verdict.CONFLICT:
         raise _conflict(commit, record, did())
     return found
@@ -127,12 +131,8 @@ def _check_taken(
     record: DatasetRecord,
     commits: Iterable[TransactionRecord],
 ) -> None:
-    """Check that others deleted no row that this statement may have read, if these are unknown."""
-    assert commit.rows is not None
-    keep_rows = (Change.APPEND, Change.SCHEMA, Change.REWRITE)
-    if commit.rows.changes.read is not None or all(
-        conflicts.change_of(newer.operation) in keep_rows for newer in commits
-    ):
+    """Check that others changed no row that this write replaces or may have read."""
+    if all(newer.operation in conflicts.KEEP_ROWS for newer in commits):
         return
     base = commit.staged.base_version
     files = {file.id: file for file in tx.files(record.id, base)}
@@ -141,7 +141,8 @@ def _check_taken(
     touched = [file for id, file in files.items() if id not in live or id in with_vectors]
     found = _first_replaced(tx, record, commit, touched)
     if found is not None:
-        text = "rows of {path}, which this statement may have read, were changed"
+        did = "replaces" if commit.rows is None else "may have read"
+        text = f"rows of {{path}}, which this write {did}, were changed"
         raise _conflict(commit, record, Collision(text, path=found.path))
 
 
