@@ -27,10 +27,13 @@ def flag(option: str, value: Any) -> bool:
 
 
 def whole_number(option: str, value: Any) -> int:
-    """A whole number, also one of NumPy."""
+    """A whole number, also one of NumPy; no database keeps one of more than 64 bits."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise InvalidOptionError(option=option, value=value, reason="must be a whole number.")
-    return operator.index(value)
+    number = operator.index(value)
+    if number.bit_length() > 63:
+        raise InvalidOptionError(option=option, reason="must be a whole number of 64 bits at most.")
+    return number
 
 
 def number_of_seconds(option: str, value: Any, most: float) -> float:

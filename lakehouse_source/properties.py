@@ -50,6 +50,8 @@ class Layout:
                 given[name] = _items(value, str, name)
             elif type(value) is not _SCALARS[name]:
                 raise TypeError(f"{name!r} is not of type {_SCALARS[name].__name__}")
+            elif isinstance(value, int) and value.bit_length() > 63:
+                raise TypeError(f"{name!r} has more than 64 bits")
         return cls(**given)
 
     def to_json(self) -> dict[str, Any]:

@@ -59,6 +59,7 @@ WINGS = {
         ("copy",),
     ),
     "language": (
+        ("limits",),
         ("tree",),
         ("functions",),
         ("syntax",),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import wraps
+from io import StringIO
 from typing import Any
 
 import click
@@ -141,8 +142,19 @@ def confirm(what: str, yes: bool) -> None:
 
 
 def listed(texts: tuple[str, ...]) -> list[str]:
-    """The names in an option that takes several, with commas; one with a comma is quoted."""
-    return [name.strip() for row in csv.reader(texts, skipinitialspace=True) for name in row]
+    """The names in an option that takes several, with commas; one with a comma is quoted.
+
+    Raises:
+        UsageError: a quote is open, or a text holds what no name has.
+    """
+    found = list[str]()
+    for text in texts:
+        try:
+            rows = list(csv.reader(StringIO(text, newline=""), skipinitialspace=True, strict=True))
+        except csv.Error as exc:
+            raise click.UsageError(f"{text!r} is no list of names: {exc}") from exc
+        found += [name.strip() for row in rows for name in row]
+    return found
 
 
 def command_of(spec: Command) -> click.Command:

@@ -14,6 +14,7 @@ from lakehouse_source.cli.build import Asked, Moment, common, listed
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.errors import StorageError
 from lakehouse_source.pictures.markup import visible
+from lakehouse_source.read.snapshot import version_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +111,8 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.
 
 
 def _bound(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+    number = version_number(text)
+    return text if number is None else number
 
 
 def write_batches(

@@ -85,13 +85,18 @@ def _asked(bound: BoundPredicate, leaf: Leaf) -> list[tuple[Ordinal | None, Ordi
 
 
 def write_page(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a page to a file; an existing file is replaced."""
+    """Write a page to a file; an existing file is replaced, and a pipe or a device written to."""
     to = os.fspath(path)
-    part = f"{to}.{uuid4().hex}.part"
+    real = os.path.realpath(to)
+    part = f"{real}.{uuid4().hex}.part"
     try:
+        if os.path.exists(to) and not os.path.isfile(to):
+            with open(to, "w", encoding="utf-8") as sink:
+                sink.write(text)
+            return
         with open(part, "x", encoding="utf-8") as sink:
             sink.write(text)
-        os.replace(part, to)
+        os.replace(part, real)
     except OSError as exc:
         with suppress(OSError):
             os.remove(part)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import FileRecord
 from lakehouse_source.pruning.keys import EMPTY_LOWER
 from lakehouse_source.read.snapshot import Snapshot
@@ -102,7 +103,11 @@ def _groups(
 
 
 def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_id: int) -> Ranges:
-    """The ranges of a column in the files, from the search index."""
+    """The ranges of a column in the files, from the search index.
+
+    Raises:
+        CorruptDatasetError: the ends of a range are in the wrong order.
+    """
     ids = array("q")
     lower, upper = list[pa.Array](), list[pa.Array]()
     for page in reader.sweep_bounds(snapshot.dataset.id, column_id):
@@ -114,6 +119,11 @@ def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_i
     # Skips files of other versions, and files in which every value is NULL.
     live = pc.and_(pc.is_valid(places), pc.not_equal(begins, EMPTY_LOWER))
     found = Ranges(*(_one(pc.filter(one, live)) for one in (places, begins, ends)))
+    if pc.any(pc.greater(found.lower, found.upper)).as_py():
+        raise CorruptDatasetError(
+            path=snapshot.uri,
+            reason=f"a bound of the column with id {column_id} is above the other end of its range",
+        )
     del places, begins, ends, lower, upper, live
     # Frees the memory of the pages, before the caller needs memory for the ranges.
     pa.default_memory_pool().release_unused()

@@ -187,8 +187,9 @@ def checked_version(version: Any) -> int:
     try:
         return whole_number("version", version)
     except InvalidOptionError as error:
+        shown = None if isinstance(version, int) and version.bit_length() > 63 else version
         raise InvalidOptionError(
-            option="version", value=version, reason="is not the number of a version."
+            option="version", value=shown, reason="is not the number of a version."
         ) from error
 
 
@@ -207,7 +208,7 @@ def version_number(text: str) -> int | None:
     if not text.strip().lstrip("+-").isdecimal():
         return None
     try:
-        return int(text)
+        return whole_number("version", int(text))
     except ValueError as error:
         raise InvalidOptionError(
             option="version", value=text, reason="is neither a number nor a tag."

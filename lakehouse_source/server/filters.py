@@ -27,12 +27,11 @@ from lakehouse_source.language import (
     matches,
     negated,
 )
+from lakehouse_source.language.limits import check_depth
 from lakehouse_source.language.tree.constants import literal
 from lakehouse_source.schema.ordinal import domain
 
 _TRUE, _FALSE = constant(True), constant(False)
-MOST_DEPTH = 100
-MOST_VALUES = 10_000
 _OPPOSITES = {
     "eq": "not-eq", "lt": "gt-eq", "gt": "lt-eq", "in": "not-in", "is-null": "not-null",
     "is-nan": "not-nan", "starts-with": "not-starts-with",
@@ -68,9 +67,7 @@ class _Reading:
         self.is_exact = True
 
     def node(self, document: Any, opposite: bool, depth: int) -> Node:
-        if depth > MOST_DEPTH:
-            reason = f"the filter is nested more than {MOST_DEPTH} deep"
-            raise InvalidPredicateError(reason=reason)
+        check_depth(depth)
         if isinstance(document, bool):
             return constant(document != opposite)
         if not isinstance(document, Mapping) or not isinstance(document.get("type"), str):
@@ -133,7 +130,7 @@ class _Reading:
         if not isinstance(given, list):
             raise InvalidPredicateError(reason="'in' of the filter has no list of values")
         values = [_value(one, type_) for one in given]
-        if len(values) > MOST_VALUES or any(value is None for value in values):
+        if any(value is None for value in values):
             return self._weaker(_TRUE)
         is_float = domain(type_).kind == "float"
         some = is_in(column, [literal(value) for value in values]) if values else _FALSE

@@ -14,6 +14,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.language.limits import check_depth
+
 
 @dataclass(frozen=True, slots=True)
 class FieldRef:
@@ -57,6 +59,7 @@ def read(expression: pc.Expression) -> Tree:
 
     Raises:
         NotUnderstood: the expression cannot be pickled, or its form is unknown.
+        InvalidPredicateError: it is nested too deep.
     """
     try:
         raw = expression.__reduce__()[1][0]
@@ -75,7 +78,7 @@ def read(expression: pc.Expression) -> Tree:
         entries.append((found[1], found[2]))
     at = iter(entries)
     try:
-        tree = _tree(at, next(at), batch)
+        tree = _tree(at, next(at), batch, 0)
     except (StopIteration, ValueError, LookupError) as exc:
         raise NotUnderstood from exc
     if next(at, None) is not None:
@@ -83,7 +86,10 @@ def read(expression: pc.Expression) -> Tree:
     return tree
 
 
-def _tree(entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.Table) -> Tree:
+def _tree(
+    entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.Table, depth: int
+) -> Tree:
+    check_depth(depth)
     kind, value = head
     if kind == "field_ref":
         return FieldRef((value,))
@@ -102,7 +108,7 @@ def _tree(entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.T
         if entry[0] == "options":
             options = batch.column(int(entry[1]))[0]
         else:
-            terms.append(_tree(entries, entry, batch))
+            terms.append(_tree(entries, entry, batch, depth + 1))
     raise NotUnderstood
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.limits import check_count
 from lakehouse_source.language.tree import constants
 from lakehouse_source.language.tree.nodes import (
     COMPARISONS,
@@ -39,7 +40,9 @@ def compare(column: Name, op: str, value: constants.Literal | None) -> Node:
 
 def is_in(column: Name, values: Iterable[constants.Literal | None]) -> Node:
     """`column IN (values)`; None among the values is NULL."""
-    return Call("in", (column, Value(tuple(values))))
+    given = tuple(values)
+    check_count(len(given))
+    return Call("in", (column, Value(given)))
 
 
 def is_null(column: Name) -> Node:

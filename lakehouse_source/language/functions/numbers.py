@@ -98,6 +98,8 @@ def rounded(node: Node, value: Bound, scale: int) -> Bound:
 def _half_up(number: Decimal, scale: int) -> Decimal:
     if scale > 400:  # finer than any number
         return number
+    if scale < -400:  # coarser
+        return Decimal(0)
     return number.quantize(Decimal(1).scaleb(-scale), "ROUND_HALF_UP", _WIDE)
 
 

@@ -30,7 +30,7 @@ _SUFFIXED = {"L": pa.int64(), "S": pa.int16(), "Y": pa.int8()}
 _LARGEST_FLOAT = 3.4028235677973366e38
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 _UNITS = {*_SECONDS, "YEAR", "MONTH", "WEEK", "MILLISECOND", "MICROSECOND"}
-_LENGTH = re.compile(r"\s*([+-]?\d+(\.\d+)?)\s*(?:([A-Za-z]+)\s*)?", re.ASCII)
+_LENGTH = re.compile(r"\s*([+-]?\d{1,28}(\.\d{1,28})?)\s*(?:([A-Za-z]+)\s*)?", re.ASCII)
 # How many numbers in parentheses may follow a type; other types take none.
 _NUMBERS = {
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), range(3)),

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language.functions.table import check_known
+from lakehouse_source.language.limits import check_count, check_depth, check_length
 from lakehouse_source.language.syntax.literals import Literals
 from lakehouse_source.language.syntax.tokens import Token, name_of
 from lakehouse_source.language.tree.failures import Failure
@@ -60,8 +61,6 @@ _CONSTANTS = {
     "TRUE": Literal(True, pa.bool_()),
     "FALSE": Literal(False, pa.bool_()),
 }
-# Spark's own parser also ends at a few hundred; binding a tree takes several calls per level.
-_DEEPEST = 250
 _FUNCTION = re.compile(r"[a-z_][a-z0-9_]*")
 
 
@@ -97,11 +96,16 @@ def read(text: str) -> Node:
     if not text.strip():
         raise InvalidPredicateError(reason="it is empty", text=text)
     try:
+        check_length(text)
         found = _Reader(text).whole()
         _check_size(found, text)
         return found
     except RecursionError:
         raise InvalidPredicateError(reason="it is nested too deeply", text=text) from None
+    except InvalidPredicateError as exc:
+        if exc.text:
+            raise
+        raise InvalidPredicateError(reason=exc.reason, text=text) from None  # beyond a bound
 
 
 def _check_size(node: Node, text: str) -> None:
@@ -116,8 +120,7 @@ def _check_size(node: Node, text: str) -> None:
     sizes: dict[int, int] = {}
 
     def size(part: Node, depth: int) -> int:
-        if depth > _DEEPEST:
-            raise InvalidPredicateError(reason="it is nested too deeply", text=text)
+        check_depth(depth)
         if id(part) not in sizes:
             sizes[id(part)] = 1 + sum(size(one, depth + 1) for one in below(part))
         return sizes[id(part)]
@@ -371,6 +374,7 @@ class _Reader(Literals):
             self._next += 2 * is_lambda
             value = self._expression()
             found.append(self._refused(first, "-> is not supported") if is_lambda else value)
+            check_count(len(found))
             if not self._take(","):
                 break
         self._expect(")")

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.limits import check_number
 from lakehouse_source.schema.ordinal import (
     EPOCH,
     UNIT_NS,
@@ -42,9 +43,12 @@ def literal(value: Any) -> Literal | None:
     """A value as a literal; scalars of Arrow, NumPy and pandas become Python's.
 
     Raises:
-        InvalidPredicateError: no column can be compared with the value.
+        InvalidPredicateError: no column can be compared with the value, or it is beyond a bound.
     """
-    if value is None or type(value) in (bool, int, float, str, bytes, Decimal, Timestamp):
+    if type(value) in (int, Decimal):
+        check_number(value)
+        return value  # type: ignore[no-any-return]
+    if value is None or type(value) in (bool, float, str, bytes, Timestamp):
         return value  # type: ignore[no-any-return]
     if isinstance(value, pa.Scalar):
         return _of_scalar(value)
@@ -64,7 +68,7 @@ def literal(value: Any) -> Literal | None:
     bases: tuple[Any, ...] = (str, int, float, bytes, Decimal)
     for base in bases:
         if isinstance(value, base):
-            return base(value)  # type: ignore[no-any-return]
+            return literal(base(value))
     raise InvalidPredicateError(
         reason=f"{value!r} ({type(value).__name__}) cannot be compared with a column"
     )

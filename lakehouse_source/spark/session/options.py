@@ -7,9 +7,11 @@ ignored, a misspelt one would silently give a wrong result.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from lakehouse_source.arguments import whole_number
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark.protocol.vocabulary import Changes, Setting
 from lakehouse_source.spark.protocol.vocabulary import names as constants
@@ -56,6 +58,7 @@ WRITE_OPTIONS = (
     "txnVersion",
     "commitMetadata",
 )
+_DIGITS = re.compile(r"[0-9]{1,18}")
 # Spark's own options, which it passes to a stream's source and sink too.
 _OF_SPARK = ("checkpointLocation", "queryName")
 STREAM_WRITE_OPTIONS = (
@@ -165,7 +168,7 @@ class Options:
         if value is None:
             return None
         try:
-            return int(value)
+            return whole_number(name, int(value))
         except ValueError as error:
             raise InvalidOptionError(
                 option=name, value=value, reason="must be a whole number."
@@ -184,7 +187,7 @@ class Options:
         digits = compact.rstrip("abcdefghijklmnopqrstuvwxyz")
         unit = compact[len(digits) :].removesuffix("ib")
         unit = unit.removesuffix("b") if len(unit) > 1 else unit
-        if not digits.isdigit() or unit not in _UNITS or int(digits) == 0:
+        if not _DIGITS.fullmatch(digits) or unit not in _UNITS or int(digits) == 0:
             raise InvalidOptionError(
                 option=name,
                 value=value,
