@@ -17,6 +17,13 @@ _VARIABLE = "PLAKE_CATALOG"
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8181, show_default=True, help="Where to listen.")
 @click.option("--token", metavar="env:NAME", help="The variable with the token that clients give.")
+@click.option(
+    "--allowed-host",
+    multiple=True,
+    metavar="NAME",
+    help="A name by which clients may call this machine. Repeatable. Default: localhost without a "
+    "token, any name with one.",
+)
 @click.option("--tls-cert", metavar="FILE", help="A certificate in PEM.")
 @click.option("--tls-key", metavar="FILE", help="Its key in PEM.")
 @click.option(
@@ -42,6 +49,7 @@ def serve(
     host: str,
     port: int,
     token: str | None,
+    allowed_host: tuple[str, ...],
     tls_cert: str | None,
     tls_key: str | None,
     storage: tuple[str, ...],
@@ -75,4 +83,5 @@ def serve(
         storage=storage,
         vend_credentials=vend_credentials,
         newest_versions=newest_versions,
+        allowed_hosts=allowed_host,
     )

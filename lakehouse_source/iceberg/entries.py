@@ -31,7 +31,7 @@ from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import children, field_id, leaves
 from lakehouse_source.schema.name_mapping import with_ids_by_name
 from lakehouse_source.schema.partitions import partition_ordinal
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import Storage, check_relative
 
 ADDED, EXISTING = 1, 0
 _COUNTED = (
@@ -142,7 +142,7 @@ class Entries:
         partition = {name: avro_value(value, type_) for name, type_, value in values}
         return {
             "content": DATA,
-            "file_path": self._base + path,
+            "file_path": self._base + check_relative(path),
             "file_format": "PARQUET",
             "partition": partition,
             "record_count": rows,

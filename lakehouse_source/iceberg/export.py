@@ -14,6 +14,7 @@ from contextlib import suppress
 import uuid6
 
 from lakehouse_source.catalog import Catalog, CatalogTransaction
+from lakehouse_source.catalog.owners import check_owner
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.sql.iceberg import METADATA
 from lakehouse_source.errors import InvalidOptionError, PlakeError, StorageError
@@ -40,6 +41,7 @@ def export_iceberg(
 
     Raises:
         IcebergUnsupportedError: Iceberg cannot express the dataset.
+        ForeignFolderError: the folder belongs to another catalog.
     """
     if address.is_branch:
         raise InvalidOptionError(
@@ -48,6 +50,7 @@ def export_iceberg(
             reason="is a branch. Export the dataset: its branches are references of the table.",
         )
     storage = Storage(address.location)
+    check_owner(catalog, storage)
     _hinted(storage)
     document = table_metadata(catalog, address, newest_versions=newest_versions)
     version = document["current-snapshot-id"]

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import uuid6
 
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.owners import check_owner
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.sql.iceberg import SNAPSHOT
 from lakehouse_source.errors import CommitConflictError
@@ -109,6 +110,7 @@ def make_version(
     Raises:
         IcebergUnsupportedError: Iceberg cannot express the version.
         CommitConflictError: rows of the version were erased meanwhile.
+        ForeignFolderError: files lack, and the folder belongs to another catalog.
     """
     maker = _Maker(catalog, address, snapshot, base_version)
     found = maker.known()
@@ -148,6 +150,7 @@ class _Maker:
 
     def make(self) -> VersionFiles:
         check_version(self.snapshot, set())
+        check_owner(self.catalog, self.storage)
         # First in memory, so that a version that Iceberg cannot express is refused before a write
         # is registered.
         with self.catalog.read() as reader:

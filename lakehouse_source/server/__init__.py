@@ -2,11 +2,13 @@
 
 `app` is an ASGI application, for any ASGI server. `plake serve` runs it with uvicorn.
 
-guard    who may ask, how much, and what is logged and counted
-routes   the paths, and errors as the specification has them
-tables   names, metadata and their ETags
-plans    which files a condition may match
-filters  conditions of Iceberg as those of plake
+guard        who may ask, how much, and what is logged and counted
+connections  how many there are, and how long they may keep the server waiting
+routes       the paths, and errors as the specification has them
+tables       names, metadata and their ETags
+plans        which files a condition may match
+clients      which clients read a plan rightly
+filters      conditions of Iceberg as those of plake
 
 >>> catalog = lake.open_catalog("sqlite:////data/lake.db")
 >>> application = lake.server.app(catalog)   # uvicorn.run(application, port=8181)

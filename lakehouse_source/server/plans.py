@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.errors import (
+    CorruptDatasetError,
     InvalidOptionError,
     InvalidPredicateError,
     VersionNotFoundError,
@@ -35,6 +36,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.paths import walk
+from lakehouse_source.server.clients import check_client
 from lakehouse_source.server.filters import Filter, condition
 from lakehouse_source.server.tables import Tables
 from lakehouse_source.storage import Storage
@@ -115,21 +117,29 @@ class Plans:
         self._files: OrderedDict[tuple[str, str, int], VersionFiles] = OrderedDict()
         self._plans: OrderedDict[str, _Planned] = OrderedDict()
 
-    def plan(self, address: Address, request: Request) -> dict[str, Any]:
-        """The first page of a plan, and tokens for the others."""
-        return {"status": "completed", **self._of_start(address, request, 0)}
+    def plan(self, address: Address, request: Request, client: str) -> dict[str, Any]:
+        """The first page of a plan, and tokens for the others.
 
-    def tasks(self, address: Address, token: Any) -> dict[str, Any]:
+        Raises:
+            IcebergUnsupportedError: the client would read the plan wrongly.
+        """
+        return {"status": "completed", **self._of_start(address, request, 0, client)}
+
+    def tasks(self, address: Address, token: Any, client: str) -> dict[str, Any]:
         """A later page of a plan.
 
         Raises:
             InvalidOptionError: this server did not make the token.
+            IcebergUnsupportedError: the client would read the plan wrongly.
         """
-        return self._of_start(address, *_of_token(token))
+        return self._of_start(address, *_of_token(token), client)
 
-    def _of_start(self, address: Address, request: Request, start: int) -> dict[str, Any]:
+    def _of_start(
+        self, address: Address, request: Request, start: int, client: str
+    ) -> dict[str, Any]:
         address, base_version, version = self._target(address, request.snapshot_id)
         planned = self._planned(address, base_version, version, request)
+        check_client(client, planned.snapshot, planned.tasks)
         size = request.page
         starts = range(start + size, len(planned.tasks), size)
         if request.filter_bytes > _SHORT_FILTER:
@@ -226,7 +236,7 @@ class Plans:
     # --- the answer
 
     def _page(self, address: Address, planned: _Planned, start: int, stop: int) -> dict[str, Any]:
-        base, snapshot = base_path(address), planned.snapshot
+        base, snapshot, storage = base_path(address), planned.snapshot, Storage(address.location)
         vectors = self._vectors_of(address, planned.files) if planned.files.has_vectors else {}
         types = [snapshot.schema.field(name).type for name in snapshot.partition_by]
         deletes: list[dict[str, Any]] = []
@@ -237,6 +247,7 @@ class Plans:
                 for text, type_ in zip(task.partitions, types)
             ]
             common = {"spec-id": spec_id(snapshot), "partition": partition}
+            storage.path(task.path)  # refuses what leads out of the dataset
             path = base + task.path
             one: dict[str, Any] = {
                 "data-file": {
@@ -258,7 +269,11 @@ class Plans:
         return {"file-scan-tasks": found, **({"delete-files": deletes} if deletes else {})}
 
     def _vectors_of(self, address: Address, files: VersionFiles) -> dict[str, dict[str, Any]]:
-        """The deletion vectors of a version's data files, by path, from its manifests."""
+        """The deletion vectors of a version's data files, by path, from its manifests.
+
+        Raises:
+            CorruptDatasetError: a manifest is not the one that the catalog recorded.
+        """
         import fastavro
 
         storage = Storage(address.location)
@@ -270,12 +285,26 @@ class Plans:
                 known = self._vectors.get(storage.uri + manifest.path)
             if known is None:
                 with storage.open_input(manifest.path) as source:
-                    entries: Any = fastavro.reader(io.BytesIO(source.read()))
+                    content = source.read(manifest.size_bytes + 1)
+                puffin = base_path(address) + manifest.puffin
+                try:
+                    entries: Any = list(fastavro.reader(io.BytesIO(content)))
                     known = dict(_vector(entry["data_file"]) for entry in entries)
+                    is_same = len(content) == manifest.size_bytes
+                except (AttributeError, EOFError, LookupError, TypeError, ValueError) as error:
+                    raise _not_recorded(storage, manifest.path) from error
+                if not is_same or any(one["file-path"] != puffin for one in known.values()):
+                    raise _not_recorded(storage, manifest.path)
                 with self._lock:
                     _keep(self._vectors, storage.uri + manifest.path, known, 256)
             vectors |= known
         return vectors
+
+
+def _not_recorded(storage: Storage, path: str) -> CorruptDatasetError:
+    return CorruptDatasetError(
+        path=storage.display(path), reason="it is not the manifest that the catalog recorded"
+    )
 
 
 def _vector(entry: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

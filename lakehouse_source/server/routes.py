@@ -15,6 +15,7 @@ from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
     DatasetNotFoundError,
+    ForeignFolderError,
     IcebergUnsupportedError,
     InvalidOptionError,
     InvalidPredicateError,
@@ -59,6 +60,7 @@ _STATUS: Sequence[tuple[type[PlakeError], int, str]] = (
     (InvalidPredicateError, 400, "BadRequestException"),
     (InvalidOptionError, 400, "BadRequestException"),
     (AccessDeniedError, 403, "ForbiddenException"),
+    (ForeignFolderError, 403, "ForbiddenException"),
     (CatalogUnavailableError, 503, "ServiceUnavailableException"),
     (CommitConflictError, 503, "ServiceUnavailableException"),
 )
@@ -71,6 +73,7 @@ def app(
     storage_options: Mapping[str, Any] | None = None,
     vend_credentials: Mapping[str, str] | None = None,
     newest_versions: int = NEWEST_VERSIONS,
+    allowed_hosts: Sequence[str] = (),
 ) -> Application:
     """An ASGI application that serves the named datasets of a catalog, to be read.
 
@@ -80,8 +83,11 @@ def app(
             may read everything, so let it listen on the loopback interface only.
         storage_options: for datasets in object stores, where the server writes manifests.
         vend_credentials: settings that every client gets with every table, such as
-            `s3.access-key-id`. None: none are handed out, and clients use their own.
+            `s3.access-key-id`. None: none are handed out, and clients use their own. They need a
+            token.
         newest_versions: how many of the newest versions are listed as snapshots.
+        allowed_hosts: names in `Host` by which clients may call this server, besides those of the
+            loopback interface. Empty, with a token: any name.
 
     Raises:
         CatalogUnavailableError: there is no such catalog.
@@ -95,6 +101,11 @@ def app(
         ) from error
     if token is not None and (not isinstance(token, str) or not token.strip()):
         raise InvalidOptionError(option="token", reason="is empty.")
+    if vend_credentials and token is None:
+        raise InvalidOptionError(
+            option="vend_credentials",
+            reason="would give keys to whoever reaches the server: give --token env:NAME.",
+        )
     whole_number("newest_versions", newest_versions)
     opened = open_catalog(catalog, create=False) if isinstance(catalog, str) else catalog
     settings = Settings(dict(storage_options or {}), dict(vend_credentials or {}), newest_versions)
@@ -105,7 +116,7 @@ def app(
         for path, methods, endpoint in answers.paths()
     ]
     application = Starlette(routes=routes, exception_handlers=_handlers())
-    return Guard(application, None if token is None else token.strip(), metrics)
+    return Guard(application, None if token is None else token.strip(), metrics, allowed_hosts)
 
 
 class _Answers:
@@ -212,11 +223,11 @@ class _Answers:
 
     def _plan(self, request: Any, body: bytes) -> Any:
         wanted = Request.of(_document(body))
-        return json_response(self._plans.plan(self._address(request), wanted))
+        return json_response(self._plans.plan(self._address(request), wanted, _client(request)))
 
     def _tasks(self, request: Any, body: bytes) -> Any:
         token = _document(body).get("plan-task")
-        return json_response(self._plans.tasks(self._address(request), token))
+        return json_response(self._plans.tasks(self._address(request), token, _client(request)))
 
     def _report(self, request: Any, _body: bytes) -> Any:
         self._address(request)
@@ -224,6 +235,11 @@ class _Answers:
 
 
 # --- requests -------------------------------------------------------------------------
+
+
+def _client(request: Any) -> str:
+    """What a client says that it is."""
+    return " ".join(request.headers.get(one, "") for one in ("user-agent", "x-client-version"))
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
-import ipaddress
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
+from lakehouse_source.server.guard import LOG, Application, is_loopback
 from lakehouse_source.server.routes import app
+
+if TYPE_CHECKING:
+    from uvicorn import Config
 
 
 def serve(
@@ -24,24 +29,33 @@ def serve(
     storage: Sequence[str] = (),
     vend_credentials: Sequence[str] = (),
     newest_versions: int = NEWEST_VERSIONS,
+    allowed_hosts: Sequence[str] = (),
 ) -> None:
     """Serve a catalog until the process is told to end.
 
     `token` is `env:NAME`. `storage` and `vend_credentials` are texts `name=value`; a value
-    `env:NAME` is that of an environment variable.
+    `env:NAME` is that of an environment variable. `allowed_hosts` are names by which clients may
+    call this machine.
     """
     try:
-        import uvicorn
+        from uvicorn import Server
     except ImportError as error:
         raise InvalidOptionError(
             option="server", reason="needs uvicorn: pip install 'plake[server]'."
         ) from error
     known = _token(token)
-    if known is None and not _is_loopback(host):
+    is_reached = not is_loopback(host)
+    if known is None and is_reached:
         raise InvalidOptionError(
             option="host",
             value=host,
-            reason="is reached by other machines: give --token env:NAME.",
+            reason="is reached by other machines: give --token env:NAME, and --tls-cert and "
+            "--tls-key, or put a proxy with TLS in front of a server on 127.0.0.1.",
+        )
+    if is_reached and tls_cert is None:
+        LOG.warning(
+            "the token and the tables go through the network as clear text: give --tls-cert and "
+            "--tls-key, or put a proxy with TLS in front of a server on 127.0.0.1"
         )
     application = app(
         catalog,
@@ -49,21 +63,43 @@ def serve(
         storage_options=_pairs("storage", storage),
         vend_credentials=_pairs("vend-credentials", vend_credentials),
         newest_versions=newest_versions,
+        allowed_hosts=allowed_hosts,
     )
     logging.getLogger("plake.server").setLevel(logging.INFO)
     # All objects that exist now stay: garbage collection, for which clients wait, need not visit
     # them.
     gc.collect()
     gc.freeze()
-    uvicorn.run(
+    server = Server(configuration(application, host=host, port=port, cert=tls_cert, key=tls_key))
+    with suppress(KeyboardInterrupt):
+        server.run()
+
+
+def configuration(
+    application: Application,
+    *,
+    host: str = "127.0.0.1",
+    port: int,
+    cert: str | None = None,
+    key: str | None = None,
+) -> Config:
+    """How uvicorn is to serve an application."""
+    from uvicorn import Config
+
+    from lakehouse_source.server.connections import Limited
+
+    return Config(
         application,
         host=host,
         port=port,
-        ssl_certfile=tls_cert,
-        ssl_keyfile=tls_key,
+        ssl_certfile=cert,
+        ssl_keyfile=key,
         access_log=False,  # the guard has one, without queries
         log_level="warning",
         server_header=False,
+        http=Limited,
+        ws="none",
+        lifespan="off",
     )
 
 
@@ -91,12 +127,3 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
             raise InvalidOptionError(option=option, value=name, reason="must be name=value.")
         found[name] = _variable(value, option) if value.startswith("env:") else value
     return found
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

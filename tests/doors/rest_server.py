@@ -14,6 +14,7 @@ import uvicorn
 from pyiceberg.catalog import load_catalog
 
 import lakehouse_source as lake
+from lakehouse_source.server.run import configuration
 
 TOKEN = "canary-token-4711"
 FLIGHTS = pa.table({"month": [1, 1, 2, 3], "carrier": ["UA", "AA", None, "UA"], "miles": range(4)})
@@ -28,9 +29,7 @@ def named(catalog: lake.Catalog, name: str, table: pa.Table, **options: Any) -> 
 @contextmanager
 def served(catalog: lake.Catalog, **options: Any) -> Iterator[str]:
     """A real server on a port of this machine; its address."""
-    config = uvicorn.Config(
-        lake.server.app(catalog, **options), port=0, log_level="error", access_log=False
-    )
+    config = configuration(lake.server.app(catalog, **options), port=0)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -125,6 +125,7 @@ def in_process(catalog: str | lake.Catalog) -> Iterator[Callable[[Asked], Answer
 
     def ask(asked: Asked) -> Answer:
         headers = [(b"authorization", f"Bearer {TOKEN}".encode())]
+        headers += [(b"content-type", b"application/json")]
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http",
             "method": asked.method, "path": asked.path, "raw_path": quote(asked.path).encode(),
