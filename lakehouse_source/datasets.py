@@ -109,6 +109,9 @@ class DatasetCatalog(Catalog):
     def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
         self._database.fill(ids, work)
 
+    def is_own(self) -> bool:
+        return self._database.is_own()
+
     def close(self) -> None:
         self._database.close()
 

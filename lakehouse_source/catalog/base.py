@@ -102,6 +102,13 @@ class Catalog(ABC):
         """
         return (f"free pages of {self.redacted_url}, which plake cannot overwrite",)
 
+    def is_own(self) -> bool:
+        """Tell whether the catalog belongs to who reads it: the user of this process, or a login.
+
+        Texts in a catalog of others, such as views, do not run by themselves.
+        """
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Close the connections. A connection in use is closed when its transaction ends."""

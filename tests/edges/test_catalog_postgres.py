@@ -713,3 +713,15 @@ def test_a_commit_takes_few_round_trips(url: str, tmp_path: Path) -> None:
     # That the connection is usable; BEGIN, the dataset, the registration with COMMIT; BEGIN, the
     # dataset, the lock, the version, COMMIT. The pair of a repetition is asked for once more.
     assert counts[1:] == [10, 10, 10]
+
+
+def test_a_catalog_is_own_for_who_owns_its_tables(postgres_server: PostgresServer) -> None:
+    """Views of others do not run by themselves."""
+    url = postgres_server.new_catalog()
+    with psycopg.connect(url, autocommit=True) as admin:
+        if admin.execute("SELECT FROM pg_roles WHERE rolname = 'views_reader'").fetchone() is None:
+            admin.execute("CREATE ROLE views_reader LOGIN")
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO views_reader")
+    for login, is_own in (("postgres", True), ("views_reader", False)):
+        with open_catalog(url.replace("postgres@", f"{login}@"), create=False) as catalog:
+            assert catalog.is_own() is is_own

@@ -90,6 +90,13 @@ class FileCatalog(PooledCatalog[Connection]):
             raise self._unavailable(f"its folder {folder} does not exist. Create it first")
         return False
 
+    def is_own(self) -> bool:
+        """Tell whether the file and its folder belong to this user, or to root."""
+        if not hasattr(os, "geteuid"):
+            return True
+        owners = {os.lstat(path).st_uid for path in (self.path, os.path.dirname(self.path))}
+        return owners <= {os.geteuid(), 0}
+
     @contextmanager
     def _new_file(self) -> Iterator[str]:
         """The path at which the file is made; it gets its name when it is complete and durable."""

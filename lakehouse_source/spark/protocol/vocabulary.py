@@ -361,6 +361,7 @@ class Answer:
     COLUMNS = "columns"  # of a procedure's rows: a schema as Spark's JSON
     ROWS = "rows"  # lists of values
     VIEW = "view"  # of LOAD_VIEW: an object, as `View` tells; absent where there is none
+    IS_FOREIGN = "is_foreign"  # of LOAD_VIEW: true where the catalog is somebody else's
     CHANGED = "changed"  # of CALL: the table that may show other rows now, as SQL
     TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Told.TASKS`
 
@@ -422,6 +423,9 @@ class Setting:
     STATEMENT = "spark.plake.statement."
     # A value of `Reader`: who reads Parquet files.
     READER = "spark.plake.planner.reader"
+    # Names of Spark's catalogs, with commas: views of these run although the catalog is somebody
+    # else's.
+    VIEWS_ALLOWED = "spark.plake.views.allowed"
     # Only in the application's own configuration, never in a session: the environment variables
     # that `env:NAME` may read besides PLAKE_*, and the hosts that may get secrets if a query names
     # them.

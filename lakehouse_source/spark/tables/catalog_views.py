@@ -39,7 +39,7 @@ def load_view(request: Request) -> dict[str, Any]:
         return {}
     with names_of(request) as catalog, catalog.read() as reader:
         view = reader.names.view(request.name)
-        where = catalog.redacted_url
+        where, is_own = catalog.redacted_url, catalog.is_own()
     if view is None:
         return {}
     try:
@@ -54,7 +54,7 @@ def load_view(request: Request) -> dict[str, Any]:
             reason="is a view with a column of a type of users",
             hint="Make the view again, with a query that casts the column.",
         )
-    return {Answer.VIEW: view}
+    return {Answer.VIEW: view, Answer.IS_FOREIGN: not is_own}
 
 
 def put_view(request: Request) -> dict[str, Any]:

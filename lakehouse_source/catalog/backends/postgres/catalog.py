@@ -96,6 +96,12 @@ _OPEN_SNAPSHOTS = (
 )
 
 
+_OWNS = (
+    "SELECT pg_has_role(session_user, relowner, 'USAGE') FROM pg_catalog.pg_class "
+    "WHERE oid = to_regclass('dataset_views')"
+)
+
+
 class PostgresCatalog(PooledCatalog[Connection]):
     """A catalog in a PostgreSQL database; `url` is what libpq takes, password and all.
 
@@ -125,6 +131,11 @@ class PostgresCatalog(PooledCatalog[Connection]):
             f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1000)}"
         ).encode()
         self._conninfo = connection_string(url, redacted_url)
+
+    def is_own(self) -> bool:
+        """Tell whether the login owns the tables, itself or by a role."""
+        with self.read() as reader:
+            return bool(reader._session.query(_OWNS)[0][0])
 
     # --- connections
 

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.ChangesTable;
 import io.plake.spark.catalog.PlakeChangelog;
 import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.catalog.ViewText;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
@@ -52,7 +53,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
     try {
       return loadTable(name);
     } catch (NoSuchTableException e) {
-      View view = find(name);
+      View view = runnable(name);
       if (view == null) {
         throw e;
       }
@@ -77,7 +78,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
 
   @Override
   public View loadView(Identifier name) throws NoSuchViewException {
-    View view = find(name);
+    View view = runnable(name);
     if (view == null) {
       throw new NoSuchViewException(name);
     }
@@ -125,6 +126,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
   }
 
   private View put(Identifier name, View view, String kind) {
+    new ViewText(name(), name.toString()).check(view.queryText());
     ObjectNode question = Channel.about(Vocabulary.Ask.PUT_VIEW, name)
         .put(Vocabulary.Question.STAGE, kind);
     ObjectNode told = question.putObject(Vocabulary.Question.VIEW)
@@ -159,17 +161,35 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
     }
   }
 
+  /** A view, to be shown or dropped; {@link #runnable} is one that Spark may run. */
   private View find(Identifier name) {
-    JsonNode told = channel().ask(Channel.about(Vocabulary.Ask.LOAD_VIEW, name))
-        .told.get(Vocabulary.Answer.VIEW);
-    if (told == null) {
+    JsonNode answer = channel().ask(Channel.about(Vocabulary.Ask.LOAD_VIEW, name)).told;
+    return answer.has(Vocabulary.Answer.VIEW) ? view(answer.get(Vocabulary.Answer.VIEW)) : null;
+  }
+
+  /** A view whose text was checked, unless Spark only shows it. */
+  private View runnable(Identifier name) {
+    JsonNode answer = channel().ask(Channel.about(Vocabulary.Ask.LOAD_VIEW, name)).told;
+    if (!answer.has(Vocabulary.Answer.VIEW)) {
       return null;
     }
+    View view = view(answer.get(Vocabulary.Answer.VIEW));
+    if (!ViewText.isShown()) {
+      ViewText text = new ViewText(name(), name.toString());
+      if (answer.get(Vocabulary.Answer.IS_FOREIGN).asBoolean()) {
+        text.checkOwner();
+      }
+      text.check(view.queryText());
+    }
+    return view;
+  }
+
+  private static View view(JsonNode told) {
     View.Builder view = new View.Builder()
         .withQueryText(told.get(Vocabulary.View.SQL).asText())
         .withCurrentNamespace(texts(told.get(Vocabulary.View.NAMESPACE)))
         .withQueryColumnNames(texts(told.get(Vocabulary.View.QUERY_COLUMNS)))
-        .withSqlConfigs(PlakeTable.texts(told.get(Vocabulary.View.CONFIGS)));
+        .withSqlConfigs(ViewText.settings(PlakeTable.texts(told.get(Vocabulary.View.CONFIGS))));
     if (!told.get(Vocabulary.View.CATALOG).isNull()) {
       view.withCurrentCatalog(told.get(Vocabulary.View.CATALOG).asText());
     }
