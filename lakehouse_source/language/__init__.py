@@ -3,6 +3,7 @@
 A condition is a boolean expression. It decides about rows; what it implies about bounds prunes
 files, row groups and pages.
 
+    limits          how long, deep and large what is parsed may be
     tree            what texts become: names, literals, calls, types
     functions       what operators, casts and functions do
     syntax          SQL texts become trees
