@@ -2736,22 +2736,55 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "storage/files.py",
-        STORAGE,
+        "storage/local_folder.py",
+        (*STORAGE, "edges/test_swapped_folders.py"),
         (
-            "a symbolic link to a file may lead anywhere",
-            "if stat.S_ISLNK(mode):",
+            "a symbolic link may lead anywhere",
+            'if not f"{found}/".startswith(f"{root}/"):',
             "if False:",
         ),
         (
             "a pipe waits for another program",
-            "if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):",
+            "if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):",
             "if False:",
         ),
         (
-            "a symbolic link to a folder may lead anywhere",
-            "if folder not in self._inside:",
+            "links on the way are followed",
+            "os.open(folder, _ON_THE_WAY | os.O_NOFOLLOW, dir_fd=above)",
+            "os.open(folder, _ON_THE_WAY, dir_fd=above)",
+        ),
+        (
+            "what was opened by name is not what was looked up",
+            "if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):",
+            "if True:",
+        ),
+        (
+            "a link in the place of a new file is followed",
+            "os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC",
+            "os.O_TRUNC | os.O_CLOEXEC",
+        ),
+    ),
+    *_in(
+        "storage/location.py",
+        ("doors/test_addresses_of_catalogs.py",),
+        (
+            "a catalog may name any host",
+            "if isinstance(given, UriOfCatalog):",
             "if False:",
+        ),
+    ),
+    *_in(
+        "catalog/backends/trusted_folders.py",
+        ("edges/test_trusted_folders.py",),
+        (
+            "a file of another user is trusted",
+            "if status.st_uid not in (_ROOT, os.geteuid()):",
+            "if False:",
+        ),
+        (
+            "a sticky folder lets nobody add a file",
+            "keeps_names=at != folder",
+            "keeps_names=True",
         ),
     ),
     *_in(

@@ -36,7 +36,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.storage import StorageLocation, split_branch
+from lakehouse_source.storage import StorageLocation, UriOfCatalog, split_branch
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.rows.stage import write_options
@@ -133,7 +133,8 @@ class DatasetCatalog(Catalog):
         if self._warehouse is not None:
             return self._warehouse
         with self.read() as reader:
-            return reader.names.setting(_WAREHOUSE)
+            found = reader.names.setting(_WAREHOUSE)
+        return None if found is None else UriOfCatalog(found)
 
     def set_warehouse(self, uri: PathLike) -> None:
         """Store a warehouse in the catalog, for all who open it without one.
@@ -533,7 +534,7 @@ class DatasetCatalog(Catalog):
         while uri.lower() in taken:
             number += 1
             uri = f"{folder}-{number}"
-        return uri
+        return type(warehouse)(uri)
 
 
 def open_catalog(

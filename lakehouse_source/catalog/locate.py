@@ -18,7 +18,7 @@ from lakehouse_source.catalog.same_place import (
 )
 from lakehouse_source.catalog.shown_url import redact
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.storage import RESERVED_FOLDER, local_path
+from lakehouse_source.storage import RESERVED_FOLDER, UriOfCatalog, local_path
 from lakehouse_source.storage.permitted import how_to_permit, may_be_read, variable_named
 
 VARIABLE = "PLAKE_CATALOG"
@@ -181,7 +181,7 @@ def folder_around(catalog: Catalog) -> str | None:
 
 def uri_of(catalog: Catalog, key: str) -> str | None:
     """The URI of a dataset; None where it is the folder around the catalog, which nothing tells."""
-    return folder_around(catalog) if key == OWN_KEY else key
+    return folder_around(catalog) if key == OWN_KEY else UriOfCatalog(key)
 
 
 def _scheme_of(url: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from contextlib import suppress
 
 import uuid6
@@ -128,6 +127,5 @@ def _put_hint(storage: Storage, write_id: str, path: str) -> None:
     # Under a name that a vacuum knows, in case this process dies here.
     new = iceberg_metadata_path(write_id, 0)
     put_file(storage, new, name)
-    with storage.errors(HINT):
-        os.replace(storage.path(new), storage.path(HINT))
+    storage.rename_local(new, HINT)
     storage.sync_folders([HINT])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TypeAlias
 from urllib.parse import unquote
 
@@ -15,7 +13,7 @@ from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import is_iceberg_file, is_vector_file
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.partitions import partition_columns_at, partition_folder
-from lakehouse_source.storage import Storage, local_path, with_branch
+from lakehouse_source.storage import Storage, with_branch
 
 # For each level of partition folders, the prefixes that a folder's name may have.
 FolderPrefixes: TypeAlias = tuple[tuple[str, ...], ...]
@@ -104,17 +102,12 @@ def _prefixes(record: DatasetRecord, schemas: Mapping[int, pa.Schema]) -> list[F
 
 def remove_empty_folders(storage: Storage, prefixes: Sequence[FolderPrefixes]) -> int:
     """Remove the empty partition folders of a dataset on a local disk; returns how many."""
-    root = local_path(storage.uri)
-    if root is None or not any(prefixes):
+    if not any(prefixes):
         return 0
     removed = 0
-    for folder, _folders, _files in os.walk(root, topdown=False):
-        parts = os.path.relpath(folder, root).split(os.sep)
+    for folder in storage.local_folders():
+        parts = folder.split("/")
         ours = any(len(parts) <= len(levels) and _begin_with(parts, levels) for levels in prefixes)
-        if ours and folder != root:
-            # `rmdir` fails where the folder is not empty, also when a writer has just
-            # created a file in it.
-            with suppress(OSError):
-                os.rmdir(folder)
-                removed += 1
+        # It fails where a writer has just created a file in it.
+        removed += ours and storage.remove_local_folder(folder)
     return removed

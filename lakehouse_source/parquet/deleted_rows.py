@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from lakehouse_source.deletion.vector import Positions, VectorError, decode
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.model import DeletionVector
-from lakehouse_source.storage import Storage, sha256_of
-
-
-def check_sha256(file: pa.NativeFile, expected: bytes | None, path: str) -> None:
-    """Compare all bytes of a file with its checksum; None: there is no checksum."""
-    if expected is None:
-        return
-    found = sha256_of(file)
-    if found != expected:
-        raise CorruptDatasetError(
-            path=path,
-            reason=f"its SHA-256 is {found.hex()}, and {expected.hex()} was committed",
-        )
+from lakehouse_source.storage import Storage, verified
 
 
 def deleted_rows(
@@ -43,9 +29,9 @@ def deleted_rows(
     blob = vector.blob
     if blob is None:
         with storage.open_input(vector.path) as source, storage.errors(vector.path):
-            if verify_file:
-                check_sha256(source, vector.sha256, storage.display(vector.path))
-            blob = source.read_at(vector.length, vector.offset)
+            shown = storage.display(vector.path)
+            whole = verified(source, vector.sha256, shown) if verify_file else source
+            blob = whole.read_at(vector.length, vector.offset)
     try:
         return decode(blob, vector.cardinality, row_count)
     except VectorError as error:

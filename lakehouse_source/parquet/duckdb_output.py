@@ -9,7 +9,6 @@ import decimal
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -69,19 +68,9 @@ def _moved(storage: Storage, path: str, folder: str) -> str:
     before, _, name = path.rpartition("/")
     wanted = f"{folder}/{name}"
     if wanted != path:
-        with storage.errors(wanted):
-            target = storage.path(wanted)
-            for _ in range(10):
-                os.makedirs(os.path.dirname(target), exist_ok=True)
-                # A vacuum may remove the folder again while it is empty.
-                with suppress(FileNotFoundError):
-                    os.rename(storage.path(path), target)
-                    break
-            else:
-                os.rename(storage.path(path), target)
+        storage.rename_local(path, wanted)
         while before:
-            with suppress(OSError):  # the folder is not empty, yet or again
-                os.rmdir(f"{storage.root}/{before}")
+            storage.remove_local_folder(before)  # unless it is not empty, yet or again
             before = before.rpartition("/")[0]
     return wanted
 

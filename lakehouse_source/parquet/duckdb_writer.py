@@ -8,7 +8,6 @@ timestamp becomes microseconds, TIME and fixed-size types become others.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -277,8 +276,7 @@ def _written(
     """
     import duckdb
 
-    with storage.errors(""):
-        os.makedirs(storage.root, exist_ok=True)
+    storage.make_local()
     try:
         try:
             result = copy()

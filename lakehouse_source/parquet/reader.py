@@ -26,7 +26,7 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.byte_ranges import ByteRanges
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
-from lakehouse_source.parquet.deleted_rows import check_sha256, deleted_rows
+from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.foreign import read_schema
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.open_file import ColumnSet, OpenFile, PagesOfFile, leaf_paths
@@ -40,7 +40,7 @@ from lakehouse_source.parquet.selected_rows import RowGroup, Rows, marked, most_
 from lakehouse_source.parquet.stored_columns import StoredColumns
 from lakehouse_source.pruning.absent_values import asks_for_values
 from lakehouse_source.schema.no_columns import rows_alone
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import Storage, verified
 
 # Decoded rows that wait for whoever reads many files.
 READ_BUFFER_BYTES = 256 * 1024 * 1024
@@ -136,7 +136,7 @@ class _FileReader:
 
     def tables(self) -> Iterator[pa.Table]:
         with self._errors():
-            file = self.storage.open_input(self.task.path)
+            file = self._opened()
         with file:
             with self._errors():
                 footer = self._footer(file)
@@ -232,16 +232,24 @@ class _FileReader:
         physical = self.columns.physical(opened, wanted)
         return ColumnSet(wanted, physical, [opened.column(field) for field in physical])
 
-    def _footer(self, file: pa.NativeFile) -> CheckedFooter:
-        task = self.task
-        shown = self.storage.display(task.path)
+    def _opened(self) -> pa.NativeFile:
+        """The file; if it is to be verified, a copy of the bytes that were."""
+        task, shown = self.task, self.storage.display(self.task.path)
+        file = self.storage.open_input(task.path)
         size = file.size()
         if size != task.size_bytes:
+            file.close()
             raise CorruptDatasetError(
                 path=shown, reason=f"it has {size} bytes, not {task.size_bytes}"
             )
-        if self.spec.verify_files:
-            check_sha256(file, task.sha256, shown)
+        if not self.spec.verify_files or task.sha256 is None:
+            return file
+        with file:
+            return verified(file, task.sha256, shown)
+
+    def _footer(self, file: pa.NativeFile) -> CheckedFooter:
+        task = self.task
+        shown = self.storage.display(task.path)
         footer = open_footer(file, shown, remembered=True)
         if footer.row_count != task.file_row_count:
             raise CorruptDatasetError(

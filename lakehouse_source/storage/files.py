@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.errors import CorruptDatasetError, StorageError
+from lakehouse_source.errors import StorageError
 from lakehouse_source.storage.filesystems import open_filesystem, storage_errors
+from lakehouse_source.storage.local_folder import LocalFolder
 from lakehouse_source.storage.location import StorageLocation
 from lakehouse_source.storage.uris import RESERVED_FOLDER, check_relative, redact_uri
 
@@ -38,8 +39,7 @@ class Storage:
         self.location = StorageLocation.of(uri) if isinstance(uri, str) else uri
         self.uri = self.location.uri
         self.filesystem, self.root = open_filesystem(self.location)
-        # Folders whose symbolic links stay in the dataset; each folder is checked once.
-        self._inside = {self.root}
+        self._local = LocalFolder(self.root) if self.is_local else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.location,))
@@ -52,39 +52,16 @@ class Storage:
         return self.uri.startswith("file://")
 
     def path(self, relative: str) -> str:
-        """The path of a data file in the filesystem.
+        """The path of a data file in the filesystem, for programs that open files by name.
 
         Raises:
-            CorruptDatasetError: the path leads out of the dataset.
+            CorruptDatasetError: the path leads out of the dataset, or to a pipe or a device.
         """
         full = f"{self.root}/{check_relative(relative)}"
-        # Symbolic links defeat a check of the prefix, so the resolved path is compared.
-        if self.is_local:
-            folder = full.rpartition("/")[0]
-            if folder not in self._inside:
-                self._check_resolved(folder, relative)
-                self._inside.add(folder)
-            self._check_kind(full, relative)
+        if self._local is not None:
+            with suppress(OSError):  # opening it gives the reason
+                self._local.status(relative)
         return full
-
-    def _check_kind(self, full: str, relative: str) -> None:
-        # Opening a pipe would wait for another program, maybe for ever.
-        try:
-            mode = os.lstat(full).st_mode
-            if stat.S_ISLNK(mode):
-                self._check_resolved(full, relative)
-                mode = os.stat(full).st_mode
-        except OSError:
-            return  # there is none, or opening it gives the reason
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise CorruptDatasetError(path=relative, reason="it is no plain file")
-
-    def _check_resolved(self, path: str, relative: str) -> None:
-        root = os.path.realpath(self.root).rstrip("/")
-        if not f"{os.path.realpath(path)}/".startswith(f"{root}/"):
-            raise CorruptDatasetError(
-                path=relative, reason="a symbolic link leads out of the dataset"
-            )
 
     def display(self, relative: str) -> str:
         """The file's URI for messages."""
@@ -93,6 +70,10 @@ class Storage:
     def size(self, relative: str) -> int | None:
         """The file's size in bytes; None: there is no such file."""
         with self.errors(relative):
+            if self._local is not None:
+                status = self._local.status(check_relative(relative))
+                is_file = status is not None and stat.S_ISREG(status.st_mode)
+                return status.st_size if status is not None and is_file else None
             info = self.filesystem.get_file_info(self.path(relative))
         return None if info.type != pafs.FileType.File else int(info.size)
 
@@ -104,14 +85,10 @@ class Storage:
 
     def open_output(self, relative: str) -> pa.NativeFile:
         """A stream to a new file; missing folders are created."""
-        full = self.path(relative)
         with self.errors(relative):
-            for _ in range(10 if self.is_local else 0):
-                os.makedirs(os.path.dirname(full), exist_ok=True)
-                # A vacuum may remove the folder again while it is empty.
-                with suppress(FileNotFoundError):
-                    return self.filesystem.open_output_stream(full, compression=None)
-            return self.filesystem.open_output_stream(full, compression=None)
+            if self._local is not None:
+                return self._local.open_output(check_relative(relative))
+            return self.filesystem.open_output_stream(self.path(relative), compression=None)
 
     def open_input(self, relative: str) -> pa.NativeFile:
         """The file, for random access.
@@ -121,8 +98,10 @@ class Storage:
         """
         try:
             with self.errors(relative):
+                if self._local is not None:
+                    return self._local.open_input(check_relative(relative))
                 file = self.filesystem.open_input_file(self.path(relative))
-                if not self.location.is_shown_in_errors:
+                if not (self.location.is_shown_in_errors or self.location.is_of_driver):
                     return file
                 return pa.PythonFile(_MaskedInput(self, relative, file), mode="r")
         except StorageError as error:
@@ -136,29 +115,31 @@ class Storage:
 
     def sync_file(self, relative: str) -> None:
         """Make a local file's bytes survive a power cut. Object stores need no sync."""
-        if self.is_local:
+        if self._local is not None:
             with self.errors(relative):
-                _fsync(self.path(relative), os.O_RDONLY)
+                self._local.sync(check_relative(relative))
 
     def sync_folders(self, relatives: Iterable[str]) -> None:
         """Make the names of local files survive a power cut: sync the folders above them."""
-        if not self.is_local:
+        if self._local is None:
             return
-        folders = {self.root}
-        for relative in relatives:
-            folder = os.path.dirname(self.path(relative))
-            while len(folder) > len(self.root):
+        folders = {""}
+        for relative in map(check_relative, relatives):
+            folder = os.path.dirname(relative)
+            while folder:
                 folders.add(folder)
                 folder = os.path.dirname(folder)
         with self.errors(""):
             for folder in sorted(folders, reverse=True):
-                _fsync(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+                self._local.sync(folder)
 
     def delete(self, relative: str) -> bool:
         """Delete a data file; False: there is no such file."""
-        full = self.path(relative)
         try:
             with self.errors(relative):
+                if self._local is not None:
+                    return self._local.delete(check_relative(relative))
+                full = self.path(relative)
                 if self.filesystem.get_file_info(full).type == pafs.FileType.NotFound:
                     return False
                 self.filesystem.delete_file(full)
@@ -168,20 +149,65 @@ class Storage:
             raise
         return True
 
+    def rename_local(self, old: str, new: str) -> None:
+        """Rename a file of a local dataset, and replace a file that has the new name."""
+        assert self._local is not None
+        with self.errors(new):
+            self._local.rename(check_relative(old), check_relative(new))
+
+    def make_local(self) -> None:
+        """Make the folder of a local dataset, for a program that writes to it by name."""
+        assert self._local is not None
+        with self.errors(""):
+            self._local.make()
+
+    def local_folders(self) -> Iterator[str]:
+        """All folders below a local base URI, each after those in it. None of a remote one."""
+        if self._local is not None:
+            with self.errors(""):
+                found = self._local.walk()
+            yield from (path for path, mode, _size in found if stat.S_ISDIR(mode))
+
+    def remove_local_folder(self, relative: str) -> bool:
+        """Remove a folder of a local dataset if it is empty; tell whether it was."""
+        return self._local is not None and self._local.remove_folder(check_relative(relative))
+
+    def names_in(self, folder: str) -> list[tuple[str, pafs.FileType, int]]:
+        """What is in one folder: its name, what it is, and its size in bytes."""
+        with self.errors(folder):
+            if self._local is not None:
+                listed = self._local.listed(folder and check_relative(folder))
+                return [(name, _type_of(mode), size_bytes) for name, mode, size_bytes in listed]
+            selector = pafs.FileSelector(f"{self.root}/{folder}".rstrip("/"), allow_not_found=True)
+            try:
+                found = self.filesystem.get_file_info(selector)
+            except FileNotFoundError:  # it was missing and now exists: somebody made it
+                found = self.filesystem.get_file_info(selector)
+        return [(info.base_name, info.type, int(info.size or 0)) for info in found]
+
     def files(self) -> Iterator[FoundFile]:
         """Every file below the base URI, except those in reserved folders `_plake`."""
-        selector = pafs.FileSelector(self.root, recursive=True, allow_not_found=True)
+        for relative, size_bytes in self._all_files():
+            if RESERVED_FOLDER not in relative.split("/")[:-1]:
+                yield FoundFile(relative, size_bytes)
+
+    def _all_files(self) -> list[tuple[str, int]]:
         with self.errors(""):
+            if self._local is not None:
+                walked = self._local.walk()
+                return [(path, size) for path, mode, size in walked if stat.S_ISREG(mode)]
+            selector = pafs.FileSelector(self.root, recursive=True, allow_not_found=True)
             found = self.filesystem.get_file_info(selector)
         for info in found:
-            if info.type == pafs.FileType.File:
-                if not info.path.startswith(self.root):
-                    raise StorageError(
-                        path=redact_uri(self.uri), reason=f"the listing has {info.path}, outside"
-                    )
-                relative = info.path[len(self.root) :].lstrip("/")
-                if RESERVED_FOLDER not in relative.split("/")[:-1]:
-                    yield FoundFile(relative, int(info.size))
+            if not info.path.startswith(self.root):
+                raise StorageError(
+                    path=redact_uri(self.uri), reason=f"the listing has {info.path}, outside"
+                )
+        return [
+            (info.path[len(self.root) :].lstrip("/"), int(info.size))
+            for info in found
+            if info.type == pafs.FileType.File
+        ]
 
     @contextmanager
     def errors(self, relative: str) -> Iterator[None]:
@@ -191,7 +217,7 @@ class Storage:
 
 
 class _MaskedInput:
-    """A file whose errors do not hold the location's secrets.
+    """A file whose errors are OSErrors, and do not hold the location's secrets.
 
     `pa.PythonFile` reads it one request at a time: slower than the client's own file.
     """
@@ -228,9 +254,7 @@ class _MaskedInput:
             raise OSError(error.reason) from error.__cause__
 
 
-def _fsync(path: str, flags: int) -> None:
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _type_of(mode: int) -> pafs.FileType:
+    if stat.S_ISREG(mode):
+        return pafs.FileType.File
+    return pafs.FileType.Directory if stat.S_ISDIR(mode) else pafs.FileType.Unknown

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.errors import StorageError
+from lakehouse_source.errors import PlakeError, StorageError
 from lakehouse_source.storage.location import StorageLocation
 from lakehouse_source.storage.uris import (
     AZURE_SCHEMES,
@@ -59,7 +59,12 @@ def storage_errors(
     """Raise the errors of a store's client as `StorageError`, without the location's secrets."""
     try:
         yield
-    except kinds as error:
+    except PlakeError:
+        raise
+    except Exception as error:
+        # A driver has errors of its own: those of `ftplib` are not even OSErrors.
+        if not (isinstance(error, kinds) or location.is_of_driver):
+            raise
         text = getattr(error, "strerror", None) or str(error)
         if location.mask(str(error)) == str(error):
             raise StorageError(path=shown, reason=text) from error

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import tempfile
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+
+from lakehouse_source.errors import CorruptDatasetError
 
 # A Parquet writer writes page by page, with a call from C++ to Python for each page. With pieces of
 # this size, a write of 10M rows x 8 columns (198 MB) took 1.00 times as long as without a hash;
@@ -18,6 +23,8 @@ _PIECE_BYTES = 256 * 1024
 _INLINE_PIECES = 4
 _MOST_WAITING = 16
 _READ_BYTES = 4 * 1024 * 1024
+# Files up to this size are verified in memory; several are read at a time.
+_MOST_IN_MEMORY_BYTES = 64 * 1024 * 1024
 
 
 class HashedOutput:
@@ -105,10 +112,43 @@ def _kept(data: Any) -> bytes:
     return data if isinstance(data, bytes) else bytes(data)
 
 
+def verified(file: pa.NativeFile, expected: bytes | None, path: str) -> pa.NativeFile:
+    """The bytes of a file, kept where nobody can change them, if they have the checksum.
+
+    None: there is no checksum, and the file itself is returned. A large file is kept in a temporary
+    file: if the file were read a second time, it could have changed since.
+
+    Raises:
+        CorruptDatasetError: they have another one.
+    """
+    if expected is None:
+        return file
+    found = hashlib.sha256()
+    in_memory = file.size() <= _MOST_IN_MEMORY_BYTES
+    with io.BytesIO() if in_memory else tempfile.NamedTemporaryFile() as kept:
+        for piece in _pieces(file):
+            found.update(piece)
+            kept.write(piece)
+        if found.digest() != expected:
+            raise CorruptDatasetError(
+                path=path,
+                reason=f"its SHA-256 is {found.hexdigest()}, and {expected.hex()} was committed",
+            )
+        if isinstance(kept, io.BytesIO):
+            return pa.BufferReader(kept.getvalue())
+        kept.flush()
+        return pa.OSFile(kept.name)  # it has no name any more when this returns
+
+
 def sha256_of(file: pa.NativeFile) -> bytes:
     """The SHA-256 of all bytes of a file that is open for random access."""
     found = hashlib.sha256()
-    file.seek(0)
-    while piece := file.read_buffer(_READ_BYTES):
+    for piece in _pieces(file):
         found.update(piece)
     return found.digest()
+
+
+def _pieces(file: pa.NativeFile) -> Iterator[pa.Buffer]:
+    file.seek(0)
+    while piece := file.read_buffer(_READ_BYTES):
+        yield piece

@@ -10,13 +10,16 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from lakehouse_source.arguments import mapping
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.storage.hosts import check_uri_of_catalog
 from lakehouse_source.storage.options import checked_options, may_be_secret, resolved_texts
-from lakehouse_source.storage.protocols import check_protocol
+from lakehouse_source.storage.protocols import OWN, check_protocol
 from lakehouse_source.storage.uris import (
     AZURE_SCHEMES,
     GCS_SCHEMES,
     S3_SCHEMES,
+    UriOfCatalog,
     canonical_uri,
+    parts_of,
     redact_uri,
     scheme_of,
     split_branch,
@@ -45,11 +48,19 @@ class StorageLocation:
     def of(
         cls, given: str | os.PathLike[str], options: Mapping[str, Any] | None = None
     ) -> StorageLocation:
-        """The location of a URI, with options by any of the names that the store knows."""
+        """The location of a URI, with options by any of the names that the store knows.
+
+        Raises:
+            InvalidOptionError: a catalog names the URI, and it leads where nobody permitted.
+        """
         text = split_branch(os.fspath(given).strip())[0]
         scheme = scheme_of(text)
         given_options = mapping("storage_options", options or {})
+        if scheme != "file":
+            parts_of(text)
         check_protocol(text, given_options)
+        if isinstance(given, UriOfCatalog):
+            check_uri_of_catalog(text, given_options)
         checked = checked_options(scheme, given_options)
         uri = canonical_uri(text, checked.get("account_name") if scheme in AZURE_SCHEMES else None)
         location = cls(text, uri, checked, resolved_texts(given_options))
@@ -68,6 +79,11 @@ class StorageLocation:
     @property
     def scheme(self) -> str:
         return scheme_of(self.given)
+
+    @property
+    def is_of_driver(self) -> bool:
+        """Tell whether a driver of fsspec opens the store: its errors are of any class."""
+        return self.scheme not in OWN
 
     @property
     def has_own_settings(self) -> bool:

@@ -9,10 +9,8 @@ a file to everybody once it is written (local disks, S3, Google's and Azure's st
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-from contextlib import suppress
 
 import pyarrow.fs as pafs
 
@@ -34,17 +32,10 @@ def owner_files(storage: Storage) -> dict[str, str]:
 
 def _listed(storage: Storage) -> dict[str, tuple[str, bool]]:
     """The same files, each with whether its claim has succeeded."""
-    folder = storage.path(f"{RESERVED_FOLDER}/owner").rpartition("/")[0]
-    selector = pafs.FileSelector(folder, allow_not_found=True)
-    with storage.errors(RESERVED_FOLDER):
-        try:
-            listed = storage.filesystem.get_file_info(selector)
-        except FileNotFoundError:  # the folder was missing and now exists: somebody made it
-            listed = storage.filesystem.get_file_info(selector)
     return {
-        f"{RESERVED_FOLDER}/{info.base_name}": (match[1], bool(info.size))
-        for info in listed
-        if info.type == pafs.FileType.File and (match := _NAME.fullmatch(info.base_name))
+        f"{RESERVED_FOLDER}/{name}": (match[1], bool(size_bytes))
+        for name, type_, size_bytes in storage.names_in(RESERVED_FOLDER)
+        if type_ == pafs.FileType.File and (match := _NAME.fullmatch(name))
     }
 
 
@@ -80,9 +71,7 @@ def release_folder(storage: Storage, catalog_id: str) -> None:
     for path, owner in owner_files(storage).items():
         if owner == catalog_id:
             storage.delete(path)
-    if storage.is_local:
-        with suppress(OSError):  # other files are in it, such as a catalog
-            os.rmdir(f"{storage.root}/{RESERVED_FOLDER}")
+    storage.remove_local_folder(RESERVED_FOLDER)  # unless a catalog is in it
 
 
 def _of_another(files: dict[str, tuple[str, bool]], catalog_id: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 VARIABLES_SETTING = "PLAKE_ENV_ALLOWED"
@@ -54,15 +55,15 @@ def how_to_permit(variable: str) -> str:
     )
 
 
-def gets_secrets(host: str) -> bool:
+def gets_secrets(host: str, also: Iterable[str] = ()) -> bool:
     """Tell whether a host, with or without a port, is on the list of those that get secrets.
 
-    An entry is `host`, `host:port` or `*.domain`.
+    An entry is `host`, `host:port` or `*.domain`. `also` are further entries.
     """
     name, port = split_host(host)
     if not name:
         return False
-    for entry in (*_listed(os.environ.get(HOSTS_SETTING)), *_hosts):
+    for entry in (*_listed(os.environ.get(HOSTS_SETTING)), *_hosts, *also):
         domain = entry.startswith("*.")
         listed, listed_port = split_host(entry[1:] if domain else entry)
         if listed_port in ("", port) and (

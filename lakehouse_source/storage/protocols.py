@@ -24,20 +24,26 @@ from lakehouse_source.storage.uris import (
 # Further protocols that are allowed, separated by commas.
 ALLOWED_VARIABLE = "PLAKE_PROTOCOLS_ALLOWED"
 # Stores for which PyArrow has clients, object stores, and plain remote stores.
-_OWN = {"file"} | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
+OWN = {"file"} | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
 _OBJECT_STORES = {"adl", "oci", "ocilake", "oss", "tos", "tosfs", "hf", "lakefs", "dbfs"}
-_PLAIN = {"memory", "http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "webhdfs", "root"}
+# Their URIs name a host.
+PLAIN = frozenset({"http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "webhdfs", "root"})
 _DRIVES = {"box", "dropbox", "gdrive"}
-ALLOWED = frozenset(_OWN | _OBJECT_STORES | _PLAIN | _DRIVES)
+ALLOWED = frozenset(OWN | _OBJECT_STORES | PLAIN | _DRIVES | {"memory"})
+
+
+def may_be_opened(scheme: str, *, by_itself: bool = True) -> bool:
+    """Tell whether a driver is on the environment's list, or, `by_itself`, on that of plake."""
+    more = os.environ.get(ALLOWED_VARIABLE, "").lower().split(",")
+    return (by_itself and scheme in ALLOWED) or scheme in (one.strip() for one in more)
 
 
 def check_protocol(uri: str, options: Mapping[str, Any]) -> None:
     """Check that a URI, and the options of its store, ask for a driver on the list."""
     scheme = scheme_of(uri)
-    if scheme in _OWN:
+    if scheme in OWN:
         return
-    more = os.environ.get(ALLOWED_VARIABLE, "").lower().split(",")
-    if scheme not in ALLOWED and scheme not in (one.strip() for one in more):
+    if not may_be_opened(scheme):
         raise InvalidOptionError(
             option="path",
             value=redact_uri(uri),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 
@@ -24,6 +24,12 @@ _AZURE_HOST = "dfs.core.windows.net"
 BRANCH = "#branch="
 # Every character that a URI may contain, `%` included.
 _LEGAL = "%/:?#[]@!$&'()*+,;=-._~"
+
+
+class UriOfCatalog(str):
+    """A URI from a row of a catalog. It leads only where the program lets it (`hosts`)."""
+
+    __slots__ = ()
 
 
 def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) -> str:
@@ -75,12 +81,12 @@ def split_branch(uri: str) -> tuple[str, str | None]:
     The name is not checked.
     """
     folder, separator, name = uri.rpartition(BRANCH)
-    return (folder, name) if separator and "/" not in name else (uri, None)
+    return (type(uri)(folder), name) if separator and "/" not in name else (uri, None)
 
 
 def with_branch(folder: str, name: str | None) -> str:
     """The URI of a branch of the dataset in a folder; None: of the dataset itself."""
-    return folder if name is None else f"{folder}{BRANCH}{name}"
+    return folder if name is None else type(folder)(f"{folder}{BRANCH}{name}")
 
 
 def _local_uri(path: str) -> str:
@@ -128,9 +134,24 @@ def azure_names(uri: str, account_name: str | None) -> tuple[str, str]:
     return container, host
 
 
+def parts_of(uri: str) -> SplitResult:
+    """The parts of a URI.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    try:
+        return urlsplit(uri)
+    except ValueError as error:
+        raise InvalidOptionError(
+            option="path", value=redact_uri(uri), reason="cannot be read as a URI."
+        ) from error
+
+
 def scheme_of(uri: str) -> str:
     """The scheme in lower case; `file` for a path without one."""
-    return urlsplit(uri).scheme.lower() if _SCHEME.match(uri) else "file"
+    found = _SCHEME.match(uri)
+    return found[0][:-1].lower() if found else "file"
 
 
 def local_path(uri: str) -> str | None:
@@ -143,7 +164,10 @@ def redact_uri(uri: str) -> str:
     """The URI without user, password and query values, for messages and plans."""
     if not _SCHEME.match(uri) or uri.startswith("file:"):
         return uri
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return f"{scheme_of(uri)}:***"
     user, _, host = parts.netloc.rpartition("@")
     is_container = parts.scheme.lower() in AZURE_SCHEMES and user and ":" not in user
     shown = f"{user}@" if is_container else "***@" if user else ""

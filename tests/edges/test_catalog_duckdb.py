@@ -17,6 +17,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.backends.duckdb.catalog import SETTINGS
+from lakehouse_source.catalog.copy import copy_catalog
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError
 from tests import processes
@@ -189,6 +190,45 @@ def test_a_file_of_another_kind_is_refused_and_kept(path: Path) -> None:
     ):
         pass
     assert path.read_text().startswith("these are my notes")
+
+
+def test_no_file_of_a_duckdb_catalog_is_ever_readable_by_others(tmp_path: Path) -> None:
+    """DuckDB makes files with all rights of the umask, and its log anew after each checkpoint."""
+    (tmp_path / "own").mkdir()
+    path, ended = tmp_path / "own" / "catalog.db", threading.Event()
+    seen: dict[str, int] = {}
+
+    def look() -> None:
+        for name in os.listdir(path.parent):
+            with suppress(OSError):
+                kind = name.removeprefix(path.name).rpartition(".")[2]
+                seen[kind] = seen.get(kind, 0) | (path.parent / name).stat().st_mode & 0o077
+
+    def watch() -> None:
+        while not ended.is_set():
+            look()
+
+    watching = threading.Thread(target=watch)
+    before = os.umask(0)
+    watching.start()
+    try:
+        for _ in range(3):
+            with open_catalog(f"duckdb://{path}") as catalog:
+                for _ in range(4):
+                    commit(catalog)
+                    look()
+                with catalog.read():
+                    look()
+        copy_catalog(open_catalog(f"duckdb://{path}"), open_catalog(f"duckdb://{path}2"))
+        open_catalog(f"duckdb://{path}").overwrite_free_pages()
+    finally:
+        os.umask(before)
+        ended.set()
+        watching.join()
+    look()
+    assert {"", "wal"} <= seen.keys()
+    assert set(seen.values()) == {0}, {kind: oct(mode) for kind, mode in seen.items()}
+    assert sorted(one.name for one in path.parent.iterdir()) == ["catalog.db", "catalog.db2"]
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:

@@ -7,13 +7,16 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.parquet import reader
 from lakehouse_source.parquet.new_file import NewFile
+from lakehouse_source.storage import hashed
 
 SEED = 30
 
@@ -212,3 +215,29 @@ def test_verify_decodes_no_page_that_is_larger_than_its_row_group(tmp_path: Path
     assert any(line.startswith("SHA-256") for line in found)
     assert "pages of row group 0 a page of column 0 says that it has" in done.stdout
     assert int(grown_kib) < 100_000
+
+
+@pytest.mark.parametrize("in_memory_bytes", [0, 10**6])
+def test_what_is_read_is_what_was_compared_with_the_sha256(
+    tmp_path: Path, in_memory_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was hashed and then read a second time: it could change in between."""
+    for name, first in (("d", 4), ("forged", 7)):
+        lake.write_dataset({"n": [first, 2, 3]}, tmp_path / name)
+    (path,), (forged,) = ((tmp_path / one).glob("*.parquet") for one in ("d", "forged"))
+    real, whole = reader.open_footer, path.read_bytes()
+    assert len(forged.read_bytes()) == len(whole) != 0
+
+    def changed(*given: Any, **options: Any) -> Any:
+        path.write_bytes(forged.read_bytes())
+        return real(*given, **options)
+
+    monkeypatch.setattr(hashed, "_MOST_IN_MEMORY_BYTES", in_memory_bytes)
+    monkeypatch.setattr(reader, "open_footer", changed)
+    for condition in (None, "n >= 1"):
+        path.write_bytes(whole)
+        scan = lake.open_dataset(tmp_path / "d").scan(condition, verify_checksums="file")
+        found = scan.to_table()
+        assert found["n"].to_pylist() == [4, 2, 3]
+        assert path.read_bytes() != whole
+    assert lake.read_dataset(tmp_path / "d")["n"].to_pylist() == [7, 2, 3]

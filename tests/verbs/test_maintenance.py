@@ -731,16 +731,16 @@ def test_a_writer_survives_a_vacuum_that_takes_its_empty_folder(tmp_path: Path) 
     from lakehouse_source.storage import Storage
 
     storage = Storage(str(tmp_path))
-    real = os.makedirs
+    real = os.mkdir
     turns = []
 
-    def taken_away(path: str, **given: Any) -> None:
-        real(path, **given)
+    def taken_away(path: str, *mode: int, dir_fd: int | None = None) -> None:
+        real(path, *mode, dir_fd=dir_fd)
         turns.append(path)
         if len(turns) < 4:
-            os.rmdir(path)
+            os.rmdir(path, dir_fd=dir_fd)
 
-    with mock.patch("os.makedirs", taken_away), storage.open_output("k=1/x") as sink:
+    with mock.patch("os.mkdir", taken_away), storage.open_output("k=1/x") as sink:
         sink.write(b"x")
     assert len(turns) == 4
 

@@ -165,10 +165,18 @@ def test_three_slashes_are_never_silently_another_file(
 def test_a_catalog_is_of_its_maker_or_of_the_group_of_its_folder(
     scheme: str, shared: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shared is not None:
-        monkeypatch.setenv("PLAKE_CATALOG_SHARED", shared)
     if os.getuid() == 0:
         os.chown(tmp_path, -1, 1)
+    if shared is not None:
+        monkeypatch.setenv("PLAKE_CATALOG_SHARED", shared)
+        if os.getuid() == 0:
+            with (
+                pytest.raises(lake.CatalogUnavailableError, match="PLAKE_TRUSTED_FOLDERS=/"),
+                lake.open_catalog(f"{scheme}:///{tmp_path}/lake.db") as catalog,
+            ):
+                catalog.create_namespace("more")
+            assert list(tmp_path.iterdir()) == []
+        monkeypatch.setenv("PLAKE_TRUSTED_FOLDERS", str(tmp_path))
     with lake.open_catalog(f"{scheme}:///{tmp_path}/lake.db") as catalog:
         catalog.create_namespace("more")
     found = (tmp_path / "lake.db").stat()

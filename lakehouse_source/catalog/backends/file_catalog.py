@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import ClassVar, TypeAlias
 from urllib.parse import quote
 
 from lakehouse_source.catalog.backends.pooled import Connection, PooledCatalog
+from lakehouse_source.catalog.backends.trusted_folders import real_path, why_untrusted
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER
@@ -54,6 +56,8 @@ class FileCatalog(PooledCatalog[Connection]):
         self.path = path
         self._make_folder = make_folder
         self._busy_seconds = busy_seconds
+        # Why nothing may be written; None: it may.
+        self._distrust: str | None = None
         if not create and self._is_file(path) is None:
             raise self._missing(self.absent)
 
@@ -81,6 +85,7 @@ class FileCatalog(PooledCatalog[Connection]):
             return True
         if not self._create:
             raise self._missing(self.absent)
+        self._trusted_path(is_new=True)
         if self._make_folder:
             try:
                 os.makedirs(folder, exist_ok=True)
@@ -97,18 +102,38 @@ class FileCatalog(PooledCatalog[Connection]):
         owners = {os.lstat(path).st_uid for path in (self.path, os.path.dirname(self.path))}
         return owners <= {os.geteuid(), 0}
 
+    def _trusted_path(self, *, is_new: bool = False) -> str:
+        """The path to open. It is opened for reading if others can put files there (`_distrust`).
+
+        Raises:
+            CatalogUnavailableError: others can, and the file is to be made.
+        """
+        path = real_path(self.path)
+        shared = is_new and os.environ.get(SHARED) == "1" and os.path.isdir(os.path.dirname(path))
+        self._distrust = why_untrusted(path, self.beside, will_be_shared=shared)
+        if is_new:
+            self._check_trust()
+        return path
+
+    def _check_trust(self) -> None:
+        if self._distrust is not None:
+            raise self._unavailable(self._distrust)
+
     @contextmanager
     def _new_file(self) -> Iterator[str]:
-        """The path at which the file is made; it gets its name when it is complete and durable."""
-        folder, part = os.path.dirname(self.path), f"{self.path}.{secrets.token_hex(8)}.part"
+        """The path at which the file is made; it gets its name when it is complete and durable.
+
+        It is made in a folder that nobody else can look into: a database makes files beside it.
+        """
+        folder = os.path.dirname(self.path)
         beside = [self.path + suffix for suffix in ("", *self.beside)]
         if any(os.path.lexists(path) for path in beside):
             raise self._taken()
+        self._trusted_path(is_new=True)
+        private = f"{self.path}.{secrets.token_hex(8)}.part"
+        part = os.path.join(private, os.path.basename(self.path))
         try:
-            # Before the file has a row, and where nobody has put a link.
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            if self.scheme == "duckdb":
-                os.remove(part)  # DuckDB opens no empty file
+            os.mkdir(private, 0o700)
             yield part
             os.chmod(part, 0o600)
             for path in (part, folder):
@@ -120,12 +145,12 @@ class FileCatalog(PooledCatalog[Connection]):
                 finally:
                     os.close(descriptor)
             self._share(folder)
+        except FileExistsError as exc:
+            raise self._taken() from exc
         except OSError as exc:
             raise self._unavailable(f"it cannot be created: {exc.strerror}") from exc
         finally:
-            for suffix in ("", *self.beside):
-                with suppress(FileNotFoundError):
-                    os.remove(part + suffix)
+            shutil.rmtree(private, ignore_errors=True)
 
     def _share(self, folder: str) -> None:
         """Give a new file the group of its folder, with read and write access, if asked to."""

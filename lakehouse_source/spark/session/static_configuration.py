@@ -11,35 +11,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from lakehouse_source.catalog.shown_url import UrlOfQuery
-from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark.protocol.vocabulary import Place, Setting
 from lakehouse_source.spark.session.secrets import reveal
-from lakehouse_source.storage.options import is_from_environment
-from lakehouse_source.storage.permitted import HOSTS_SETTING, allow, gets_secrets, split_host
-from lakehouse_source.storage.uris import (
-    AZURE_SCHEMES,
-    GCS_SCHEMES,
-    HADOOP_SCHEMES,
-    S3_SCHEMES,
-    azure_names,
-    scheme_of,
-)
+from lakehouse_source.storage.hosts import check_query, hosts_named
+from lakehouse_source.storage.permitted import allow, gets_secrets
 
 _CATALOGS = "spark.sql.catalog."
 _STORAGE = "storage."
 _SERVERS = ("postgresql://", "postgres://")
-# Parts of option names that say where a server is, in any driver.
-_PLACE_WORDS = ("endpoint", "host", "url", "authority", "server", "addr", "proxy")
-# The clouds of Microsoft. A request to one of these hosts goes to nobody else.
-_AZURE = (
-    *(".core.windows.net", ".core.usgovcloudapi.net", ".core.chinacloudapi.cn"),
-    *(".fabric.microsoft.com", ".storage.azure.net"),
-)
 
 
 def take_configuration() -> None:
@@ -85,48 +68,7 @@ def check_hosts(uri: str, storage: Mapping[str, str]) -> None:
         InvalidOptionError: the URI or an option names such a host.
     """
     take_configuration()
-    has_secrets = any(map(is_from_environment, storage.values()))
-    for host in _hosts(uri, storage):
-        if gets_secrets(host) or not _gets_any(uri, host, storage, has_secrets):
-            continue
-        raise InvalidOptionError(
-            option="storage",
-            value=host,
-            reason="is a host that a query names, and would get secrets of this application. "
-            f"Allow it in the application's configuration, {Setting.HOSTS_ALLOWED}={host}, or "
-            f"in the environment variable {HOSTS_SETTING}.",
-        )
-
-
-def _gets_any(uri: str, host: str, storage: Mapping[str, str], has_secrets: bool) -> bool:
-    """Tell whether a store's client would send secrets there, given ones or found ones."""
-    if has_secrets:
-        return True
-    scheme = scheme_of(uri)
-    if scheme in AZURE_SCHEMES:
-        return not split_host(host)[0].endswith(_AZURE)
-    anonymous = {name.lower(): value for name, value in storage.items()}
-    flag = anonymous.get("anonymous", anonymous.get("anon", ""))
-    return scheme in S3_SCHEMES | GCS_SCHEMES and flag.lower() != "true"
-
-
-def _hosts(uri: str, storage: Mapping[str, str]) -> Iterator[str]:
-    """The hosts that a URI and its storage options name."""
-    for name, value in storage.items():
-        if any(word in name.lower() for word in _PLACE_WORDS) and not is_from_environment(value):
-            yield value
-    scheme = scheme_of(uri)
-    if scheme == "file" or scheme in HADOOP_SCHEMES:
-        return
-    parts = urlsplit(uri)
-    if scheme in S3_SCHEMES | GCS_SCHEMES:
-        yield from parse_qs(parts.query).get("endpoint_override", ())
-    elif scheme in AZURE_SCHEMES:
-        names = {name.lower(): value for name, value in storage.items()}
-        account = names.get("account_name", names.get("azure_storage_account_name"))
-        yield azure_names(uri, account)[1]
-    elif parts.netloc:
-        yield parts.netloc.rpartition("@")[2]
+    check_query(uri, storage)
 
 
 def _configuration() -> dict[str, str]:
@@ -163,4 +105,4 @@ def _of_catalogs(configuration: Mapping[str, str]) -> Iterable[str]:
 
             yield from hosts_of(url) or ()
         storage = {k.removeprefix(_STORAGE): v for k, v in settings.items() if _STORAGE in k}
-        yield from _hosts(settings.get(Place.WAREHOUSE, "/"), storage)
+        yield from hosts_named(settings.get(Place.WAREHOUSE, "/"), storage)

@@ -56,12 +56,8 @@ def _data_files(storage: Storage, folder: str) -> Iterator[str]:
 
     Files elsewhere may belong to datasets in folders of their own.
     """
-    path = storage.path(f"{folder}x").removesuffix("x")
-    with storage.errors(folder):
-        selector = pafs.FileSelector(path, allow_not_found=True)
-        listed = storage.filesystem.get_file_info(selector)
-    for info in listed:
-        if info.type == pafs.FileType.File:
-            yield folder + info.base_name
-        elif info.type == pafs.FileType.Directory and "=" in info.base_name:
-            yield from _data_files(storage, f"{folder}{info.base_name}/")
+    for name, type_, _size_bytes in storage.names_in(folder.rstrip("/")):
+        if type_ == pafs.FileType.File:
+            yield folder + name
+        elif type_ == pafs.FileType.Directory and "=" in name:
+            yield from _data_files(storage, f"{folder}{name}/")

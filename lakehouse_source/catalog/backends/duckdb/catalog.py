@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +25,7 @@ from lakehouse_source.catalog.backends.file_catalog import DatabaseObject, FileC
 from lakehouse_source.catalog.backends.pooled import OpenSession
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row, Session
-from lakehouse_source.errors import CatalogUnavailableError, PlakeError
+from lakehouse_source.errors import CatalogUnavailableError, InvalidOptionError, PlakeError
 
 # From this number of rows on, rows are inserted as one Arrow table: a statement per row takes 0.2
 # ms.
@@ -133,27 +135,43 @@ class DuckDBCatalog(FileCatalog[_Connection]):
                 "serves one process: start this one afresh, or use SQLite or PostgreSQL"
             )
         with _files.opening:
-            is_new = not self._check_file()
+            if not self._check_file():
+                self._make_file()
+            path = self._trusted_path()
             with self._translated():
                 if os.path.exists(f"{self.path}.wal") and not _files.is_open(real_path):
                     # The journal's changes would go into the file when the file is opened for
                     # writing.
-                    with duckdb.connect(self.path, read_only=True, config=SETTINGS) as reading:
+                    with duckdb.connect(path, read_only=True, config=SETTINGS) as reading:
                         self._format_in(reading)
                 # A process that may only read the file opens it for reading.
-                only_reads = not is_new and not os.access(self.path, os.W_OK)
-                raw = duckdb.connect(self.path, read_only=only_reads, config=SETTINGS)
+                only_reads = self._distrust is not None or not os.access(path, os.W_OK)
+                raw = duckdb.connect(path, read_only=only_reads, config=SETTINGS)
                 connection = _Connection(raw, real_path)
             try:
                 with self._translated():
-                    if is_new:
-                        os.chmod(self.path, 0o600)
-                        self._share(os.path.dirname(self.path))
                     self._check_format(connection)
             except BaseException:
                 self._disconnect(connection)
                 raise
         return connection
+
+    def _make_file(self) -> None:
+        # DuckDB itself would let everybody read the file. Another process may make it now.
+        with (
+            self._translated(),
+            suppress(InvalidOptionError),
+            self._new_file() as part,
+        ):
+            duckdb.connect(part, config=SETTINGS).close()
+        if not os.path.exists(self.path):
+            raise self._unavailable(f"it is missing, and its log {self.path}.wal is there")
+
+    def _make_log(self) -> None:
+        """Make the log with the rights of the file, before DuckDB lets everybody read it."""
+        with suppress(OSError):  # there is one, or DuckDB says what is wrong
+            mode = stat.S_IMODE(os.stat(self.path).st_mode)
+            os.close(os.open(f"{self.path}.wal", os.O_CREAT | os.O_EXCL | os.O_RDWR, mode))
 
     def _format_of(self, connection: _Connection) -> int:
         return self._format_in(connection.raw)
@@ -170,8 +188,10 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         return self._checked_format(found | columns, number, _objects_of(number) | early)
 
     def _migrate(self, connection: _Connection) -> int:
+        self._check_trust()
         raw = connection.raw
         found = self._format_of(connection)
+        self._make_log()
         statements = [_without_foreign_keys(s) for s in migrations.steps(found)]
         if found > 0:
             # DuckDB 1 commits no transaction that adds a column to a table and changes its rows.
@@ -226,10 +246,12 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             with self._translated():
                 connection.raw.execute("BEGIN TRANSACTION READ ONLY")
             return
+        self._check_trust()
         turn = _files.turn(connection.path)
         if not turn.acquire(timeout=self._busy_seconds):
             raise self._busy()
         connection.turn = turn
+        self._make_log()
         with self._translated():
             connection.raw.execute("BEGIN TRANSACTION")
 
@@ -256,7 +278,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
         # rewritten. Nobody else may have it open, not even in this process.
         self._drop_idle()
         real_path = os.path.realpath(self.path)
-        new = f"{real_path}.new"
+        folder = os.path.dirname(real_path)
         turn = _files.turn(real_path)
         if not turn.acquire(timeout=self._busy_seconds):
             raise self._busy()
@@ -265,16 +287,24 @@ class DuckDBCatalog(FileCatalog[_Connection]):
                 if _files.is_open(real_path):
                     raise self._unavailable("this process has it open elsewhere. Close that first")
                 self._check_file()
-                for path in (new, f"{new}.wal"):
-                    with suppress(FileNotFoundError):
-                        os.remove(path)
-                _copy_database(real_path, new)
-                if os.path.exists(f"{real_path}.wal"):
-                    raise self._unavailable("its journal could not be written into the file")
-                os.chmod(new, 0o600)
-                _sync(new)
-                os.replace(new, real_path)
-                _sync(os.path.dirname(real_path))
+                self._trusted_path(is_new=True)
+                private = f"{real_path}.new"
+                # Of a process that died; in plake 0.1 it was a file.
+                shutil.rmtree(private, ignore_errors=True)
+                with suppress(OSError):
+                    os.remove(private)
+                os.mkdir(private, 0o700)
+                try:
+                    new = os.path.join(private, os.path.basename(real_path))
+                    _copy_database(real_path, new)
+                    if os.path.exists(f"{real_path}.wal"):
+                        raise self._unavailable("its journal could not be written into the file")
+                    os.chmod(new, 0o600)
+                    _sync(new)
+                    os.replace(new, real_path)
+                finally:
+                    shutil.rmtree(private, ignore_errors=True)
+                _sync(folder)
         except OSError as exc:
             raise self._unavailable(f"it cannot be rewritten: {exc.strerror}") from exc
         finally:

@@ -7,6 +7,7 @@ process, and a rollback journal also works on network drives and read-only media
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -54,6 +55,11 @@ _REASONS = {
 }
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# How a file is opened. What is opened for reading plays no journal back, and makes no file beside.
+_WRITES = "mode=rw"
+_MAKES = "mode=rwc"
+_READS = "mode=ro&readonly_shm=1"
+_LOOKS = "mode=ro&immutable=1"
 
 
 class SqliteCatalog(FileCatalog[Connection]):
@@ -69,13 +75,15 @@ class SqliteCatalog(FileCatalog[Connection]):
         if self._check_file():
             kept = _idle_connections.take((self.path, self._busy_seconds))
             if kept is not None:
+                self._distrust = None
                 return kept
-            self._refuse_super_journal()
+            path = self._trusted_path()
             self._look()
         else:
             self._make_file()
+            path = self._trusted_path()
         with self._translated():
-            connection = self._opened("mode=rw")
+            connection = self._opened(path, _WRITES if self._distrust is None else _READS)
         try:
             with self._translated():
                 connection.file = self._file()
@@ -85,9 +93,10 @@ class SqliteCatalog(FileCatalog[Connection]):
             raise
         return connection
 
-    def _opened(self, how: str) -> Connection:
+    def _opened(self, path: str, how: str) -> Connection:
+        """The only way to a database in a file."""
         connection = sqlite3.connect(
-            f"file:{quote(self.path)}?{how}",
+            f"file:{quote(path)}?{how}",
             uri=True,
             timeout=self._busy_seconds,
             isolation_level=None,
@@ -98,6 +107,10 @@ class SqliteCatalog(FileCatalog[Connection]):
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         return connection
+
+    def _acquire(self) -> Connection:
+        self._refuse_super_journal()  # SQLite looks at the journal whenever it locks the file
+        return super()._acquire()
 
     def _refuse_super_journal(self) -> None:
         """Keep SQLite away from a journal that names another file.
@@ -114,7 +127,13 @@ class SqliteCatalog(FileCatalog[Connection]):
         except FileNotFoundError:
             return
         except OSError as exc:
-            raise self._unavailable(f"{journal} cannot be read: {exc.strerror}") from exc
+            is_link = exc.errno == errno.ELOOP
+            what = (
+                "is no plain file. Remove it first"
+                if is_link
+                else f"cannot be read: {exc.strerror}"
+            )
+            raise self._unavailable(f"{journal} {what}") from exc
         try:
             end = os.lseek(descriptor, 0, os.SEEK_END)
             os.lseek(descriptor, max(0, end - len(_JOURNAL_MAGIC)), os.SEEK_SET)
@@ -136,7 +155,7 @@ class SqliteCatalog(FileCatalog[Connection]):
             return
         # No lock and no journal: another process may be writing. If the read fails, it is repeated
         # under a lock.
-        with suppress(sqlite3.Error), closing(self._opened("mode=ro&immutable=1")) as connection:
+        with suppress(sqlite3.Error), closing(self._opened(self.path, _LOOKS)) as connection:
             for kind, name, _ in sorted(objects_in(connection)):
                 if name not in names_of_all_formats():
                     raise self._unavailable(
@@ -147,7 +166,10 @@ class SqliteCatalog(FileCatalog[Connection]):
         with self._guard():
             idle, self._idle[:] = list(self._idle), []
         for connection in idle:
-            _idle_connections.keep((self.path, self._busy_seconds), connection)
+            if self._distrust is None:
+                _idle_connections.keep((self.path, self._busy_seconds), connection)
+            else:
+                close(connection)  # the folder may be trusted when the file is opened again
         self.close()
 
     def _make_file(self) -> None:
@@ -169,6 +191,7 @@ class SqliteCatalog(FileCatalog[Connection]):
         # Before the file is changed in any way.
         self._format_of(connection)
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
+            self._check_trust()
             connection.execute("PRAGMA journal_mode = DELETE")
         self._check_format(connection)
 
@@ -222,7 +245,7 @@ class SqliteCatalog(FileCatalog[Connection]):
             path = os.path.join(folder, "catalog.db")
             connection = self._acquire()
             try:
-                with self._translated(), closing(sqlite3.connect(path)) as snapshot:
+                with self._translated(), closing(self._opened(path, _MAKES)) as snapshot:
                     connection.backup(snapshot)
             except BaseException:
                 self._disconnect(connection)
@@ -235,7 +258,7 @@ class SqliteCatalog(FileCatalog[Connection]):
         with (
             self._translated(),
             self._new_file() as part,
-            closing(sqlite3.connect(part, isolation_level=None, factory=Connection)) as raw,
+            closing(self._opened(part, _MAKES)) as raw,
         ):
             for setting in ("foreign_keys = ON", "synchronous = FULL", "cache_size = -65536"):
                 raw.execute(f"PRAGMA {setting}")
@@ -275,7 +298,8 @@ class SqliteCatalog(FileCatalog[Connection]):
             yield transaction
 
     def _begin(self, connection: Connection, read_only: bool) -> None:
-        self._refuse_super_journal()  # SQLite looks at the journal whenever it locks the file
+        if not read_only:
+            self._check_trust()
         with self._translated():
             # A read transaction that turns into a write does not wait for the lock
             # (ducklake#1309). Writes therefore take the lock when they begin.
@@ -312,6 +336,7 @@ class SqliteCatalog(FileCatalog[Connection]):
     def _vacuum(self) -> None:
         connection = self._acquire()
         try:
+            self._check_trust()
             with self._translated():
                 # Writes every row into new pages, and rewrites the file from these pages.
                 connection.execute("VACUUM")
@@ -325,8 +350,10 @@ class SqliteCatalog(FileCatalog[Connection]):
     def _translate(self, exc: sqlite3.Error) -> PlakeError:
         if isinstance(exc, sqlite3.IntegrityError):
             return self._refused_row(exc)
+        code = _code(exc)
+        reason = self._distrust if code == _READ_ONLY else None
         # Never `retryable`: SQLite itself waited for a lock, for the busy timeout.
-        return self._unavailable(_REASONS.get(_code(exc), str(exc)))
+        return self._unavailable(reason or _REASONS.get(code, str(exc)))
 
 
 class _SqliteSession(OpenSession[Connection]):

@@ -80,8 +80,9 @@ class _IdleConnections:
 
 # The path, and the seconds that a connection waits for a lock.
 _Key: TypeAlias = tuple[str, float]
-# Device, inode, time of the last change of any kind (nanoseconds), size (bytes).
-_Stamp: TypeAlias = tuple[int, int, int, int]
+# Device, inode, time of the last change of any kind (nanoseconds), size (bytes); and who may write
+# to the folder: its user, its group, its mode.
+_Stamp: TypeAlias = tuple[int, int, int, int, int, int, int]
 idle_connections = _IdleConnections()
 _of_parent: list[Any] = []
 atexit.register(idle_connections.close_all)
@@ -92,9 +93,11 @@ if hasattr(os, "register_at_fork"):
 def stamp_of(path: str) -> _Stamp | None:
     try:
         status = os.stat(path)
+        above = os.stat(os.path.dirname(path))
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+    file = status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+    return *file, above.st_uid, above.st_gid, above.st_mode
 
 
 def close(connection: sqlite3.Connection) -> None:
