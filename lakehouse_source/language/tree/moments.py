@@ -1,4 +1,4 @@
-"""Pure. Dates and timestamps as counts: their calendar fields, their text, and time zones."""
+"""Pure. Texts that become counts of days and moments, wall clocks, and time zones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ DAY_US = 86_400 * SECOND_US
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 
 
-def civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a count of days, in any year."""
-    cycles, within = divmod(days, YEARS_DAYS)
-    near = EPOCH_DATE + timedelta(days=within)
-    return near.year + cycles * YEARS, near.month, near.day
-
-
 def days_of(year: int, month: int, day: int) -> int:
     """The count of days to a date, in any year; the calendar repeats every 400 years.
 
@@ -41,26 +34,6 @@ def days_of(year: int, month: int, day: int) -> int:
     cycles, within = divmod(year - EPOCH_DATE.year, YEARS)
     near = date(EPOCH_DATE.year + within, month, day)
     return (near - EPOCH_DATE).days + cycles * YEARS_DAYS
-
-
-def date_text(days: int) -> str:
-    """A date in the form of Spark's CAST to STRING."""
-    year, month, day = civil(days)
-    return f"{_year(year)}-{month:02}-{day:02}"
-
-
-def timestamp_text(wall_us: int) -> str:
-    """A wall clock time in the form of Spark's CAST to STRING."""
-    days, rest = divmod(wall_us, DAY_US)
-    seconds, micros = divmod(rest, SECOND_US)
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    fraction = f".{micros:06}".rstrip("0") if micros else ""
-    return f"{date_text(days)} {clock}{fraction}"
-
-
-def _year(year: int) -> str:
-    # Java writes a sign before years that do not have four digits.
-    return f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
 
 
 # --- wall clocks and instants -----------------------------------------------
