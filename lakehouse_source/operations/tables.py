@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.operations.entry import (
@@ -27,13 +26,6 @@ _ENTRY = (
     Column("version", Type.LONG, "its newest version"),
 )
 _NAME = Parameter("table", Type.TEXT, "the name in the catalog", required=True)
-# `name TYPE [NOT NULL]`; the name may stand in backticks.
-_COLUMN = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\s`]+))\s+(?P<type>[A-Za-z_]\w*)"
-    r"\s*(?:\(\s*(?P<precision>\d{1,2})\s*(?:,\s*(?P<scale>\d{1,2})\s*)?\))?"
-    r"(?P<required>\s+NOT\s+NULL)?\s*",
-    re.IGNORECASE,
-)
 
 
 def _list(call: Call) -> Rows:
@@ -96,51 +88,15 @@ def _create(call: Call) -> Rows:
 
 
 def _schema(columns: list[str] | None, like: str | None) -> pa.Schema:
-    import pyarrow as pa
-
     if (columns is None) == (like is None):
         raise InvalidOptionError(option="columns", reason="or like must be given, and not both.")
     if like is not None:
         from lakehouse_source.operations.input_files import parquet_schema
 
         return parquet_schema(like)
-    return pa.schema([_field(text) for text in columns or ()])
+    from lakehouse_source.operations.column_texts import columns_of
 
-
-def _field(text: str) -> pa.Field:
-    import pyarrow as pa
-
-    types: dict[str, Any] = {
-        "boolean": pa.bool_(),
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        **dict.fromkeys(("int", "integer"), pa.int32()),
-        **dict.fromkeys(("bigint", "long"), pa.int64()),
-        **dict.fromkeys(("float", "real"), pa.float32()),
-        "double": pa.float64(),
-        **dict.fromkeys(("string", "text"), pa.string()),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-    found = _COLUMN.fullmatch(text)
-    known = [*types, "decimal(p, s)"]
-    if found is None:
-        raise InvalidOptionError(
-            option="columns", value=text, reason="must be a name, a type and maybe NOT NULL."
-        )
-    kind, precision, scale = found["type"].lower(), found["precision"], found["scale"]
-    if kind == "decimal" and precision is not None and 0 < int(precision) <= 38:
-        type_ = pa.decimal128(int(precision), int(scale or 0))
-    elif kind in types and precision is None:
-        type_ = types[kind]
-    else:
-        raise InvalidOptionError(
-            option="columns", value=text, reason="has a type that is not known here.", known=known
-        )
-    name = found["name"] or found["quoted"].replace("``", "`")
-    return pa.field(name, type_, nullable=found["required"] is None)
+    return columns_of(columns or (), "columns")
 
 
 def _drop(call: Call) -> Rows:

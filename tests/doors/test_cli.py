@@ -337,7 +337,7 @@ def test_import_reads_json_and_parquet_and_refuses_other_columns(
     assert (refused.code, refused.err.split(":")[0]) == (1, "PLAKE_SCHEMA_MISMATCH")
     one.write_text('{"a": "no number", "b": "x"}\n')
     refused = place("import", tmp_path / "new", one)
-    assert (refused.code, refused.err.split(":")[0]) == (1, "PLAKE_CORRUPT_DATASET")
+    assert (refused.code, refused.err.split(":")[0]) == (1, "PLAKE_SCHEMA_MISMATCH")
     assert str(one) in refused.err
     assert place("import", tmp_path / "new", tmp_path / "missing.csv").err.startswith("PLAKE_STOR")
     assert "cannot be told" in place("import", tmp_path / "new", tmp_path / "x.xlsx").err

@@ -79,9 +79,9 @@ def instant_us(wall: int, zone: tzinfo) -> int:
 _DATE = r"(?P<year>[+-]?\d{4,%d})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
 _CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?"
 _DATE_TEXT = re.compile(_DATE % (7, r"(?:[T ].*)?"), re.ASCII | re.DOTALL)
-_TIMESTAMP_TEXT = re.compile(
-    _DATE % (6, rf"(?:[T ]{_CLOCK}\s*(?P<zone>[^\s\d.].*)?)?"), re.ASCII | re.DOTALL
-)
+_MOMENT = rf"(?:[T ]{_CLOCK}\s*(?P<zone>[^\s\d.].*)?)?"
+_TIMESTAMP_TEXT = re.compile(_DATE % (6, _MOMENT), re.ASCII | re.DOTALL)
+_ANY_YEAR = re.compile(_DATE % (12, _MOMENT), re.ASCII | re.DOTALL)
 _TIME_TEXT = re.compile(_CLOCK, re.ASCII)
 _ONLY_TIME = re.compile(r"T|\d+:", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
@@ -145,7 +145,17 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         ValueError: it is not a timestamp, or finer than a nanosecond.
     """
-    match = _told(_timestamp, text.strip(BLANKS), "timestamp")
+    return _parsed(_told(_timestamp, text.strip(BLANKS), "timestamp"), text)
+
+
+def parse_any_year(text: str) -> Timestamp:
+    """As `parse_timestamp`, of years of up to 12 digits, which timestamps in seconds have."""
+    return _parsed(
+        _told(lambda bare: _timestamp(bare, _ANY_YEAR), text.strip(BLANKS), "date"), text
+    )
+
+
+def _parsed(match: re.Match[str], text: str) -> Timestamp:
     if len((match["part"] or "").rstrip("0")) > 9:
         raise ValueError(f"the text {text!r} is finer than a nanosecond")
     wall = _wall_ns(match)
@@ -177,8 +187,8 @@ def _told(read: Callable[[Any], Any], given: Any, what: str) -> Any:
         raise ValueError(f"the text {text!r} is not a {what}: {exc}") from None
 
 
-def _timestamp(text: str) -> re.Match[str]:
-    match = _TIMESTAMP_TEXT.fullmatch(text)
+def _timestamp(text: str, pattern: re.Pattern[str] = _TIMESTAMP_TEXT) -> re.Match[str]:
+    match = pattern.fullmatch(text)
     if match is None:
         raise Failure("write it as '2024-01-31 12:30:00', with '+00:00' at the end for an instant")
     _wall_ns(match)
