@@ -22,17 +22,20 @@ if TYPE_CHECKING:
 _ENTRY = (
     Column("namespace", Type.TEXT, "the namespace"),
     Column("name", Type.TEXT, "the name in it"),
-    Column("uri", Type.TEXT, "where the dataset is"),
-    Column("version", Type.LONG, "its newest version"),
+    Column("type", Type.TEXT, "TABLE or VIEW"),
+    Column("uri", Type.TEXT, "where the dataset is; NULL: a view"),
+    Column("version", Type.LONG, "its newest version; NULL: a view"),
 )
 _NAME = Parameter("table", Type.TEXT, "the name in the catalog", required=True)
 
 
 def _list(call: Call) -> Rows:
+    namespace = call.arguments.get("namespace")
     with call.target.names() as catalog:
-        found = catalog.datasets(call.arguments.get("namespace"))
-    for one in found:
-        yield one.namespace, one.name, one.uri, one.version
+        found = catalog.datasets(namespace)
+        views = catalog.views(namespace)
+    yield from ((one.namespace, one.name, "TABLE", one.uri, one.version) for one in found)
+    yield from ((*name, "VIEW", None, None) for name in views)
 
 
 def _describe(call: Call) -> Rows:
@@ -116,7 +119,7 @@ def _rename(call: Call) -> Rows:
 
 LIST = Operation(
     "list",
-    "Lists the datasets that have a name in the catalog.",
+    "Lists the datasets and the views that have a name in the catalog.",
     (Parameter("namespace", Type.TEXT, "the namespace; by default all"),),
     _ENTRY,
     _list,
