@@ -412,3 +412,17 @@ def test_a_moment_of_numpy_is_taken_or_named(text: str, tmp_path: Path) -> None:
     with pytest.raises(lake.InvalidOptionError, match=rf"datetime64\('{text}.*in the column 't'"):
         lake.write_dataset([{"t": numpy.datetime64(text)}], tmp_path)
     lake.write_dataset([{"t": numpy.datetime64(text).astype("datetime64[us]")}], tmp_path)
+
+
+def test_extension_types_are_stored_as_what_they_are_made_of(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    table = pa.table(
+        {
+            "u": pa.array([b"0123456789abcdef"], pa.uuid()),
+            "b": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+        }
+    )
+    lake.write_dataset(table, tmp_path / "arrow")
+    assert lake.read_dataset(tmp_path / "arrow").schema.types == [pa.binary(16), pa.int8()]
+    lake.write_dataset(pd.DataFrame({"p": [pd.Period("2024-01", "M")]}), tmp_path / "pandas")
+    assert lake.read_dataset(tmp_path / "pandas").schema.types == [pa.int64()]
