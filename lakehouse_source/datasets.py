@@ -263,6 +263,20 @@ class DatasetCatalog(Catalog):
             found = reader.names.datasets(namespace)
         return [DatasetEntry(one.namespace, one.name, self._uri(one), one.version) for one in found]
 
+    def views(self, namespace: str | None = None) -> list[tuple[str, str]]:
+        """The namespaces and names of the views, which Spark SQL makes and reads.
+
+        Raises:
+            NamespaceNotFoundError
+
+        >>> catalog.views()
+        []
+        """
+        with self.read() as reader:
+            names = reader.names
+            spaces = [namespace] if namespace is not None else [n.name for n in names.namespaces()]
+            return [(one, name) for one in spaces for name in names.view_names(one)]
+
     def register(self, name: NameLike, location: PathLike) -> None:
         """Give a name to a dataset that this catalog has at a location.
 

@@ -279,6 +279,8 @@ class IcebergUnsupportedError(PlakeError):
 class DatasetNotFoundError(PlakeError):
     """There is no dataset at `dataset` in `catalog` (both redacted strings).
 
+    `name` is the text that was given, where it may have been a name. `hint` says what to do.
+
     >>> lake.open_dataset("/data/nothing")
     Traceback (most recent call last):
     lakehouse_source.errors.DatasetNotFoundError: no dataset at file:///data/nothing in catalog ...
@@ -287,14 +289,21 @@ class DatasetNotFoundError(PlakeError):
     code = "PLAKE_DATASET_NOT_FOUND"
     dataset: str
     catalog: str
+    name: str | None = None
+    hint: str | None = None
 
     def _message(self) -> str:
-        first = "Write to it first"
+        first = self.hint or "Write to it first"
         if "#branch=" in self.dataset:
             first = "Make the branch first, by branch(name) of the open dataset"
+        what, check = f"no dataset at {self.dataset} in catalog {self.catalog}", "path"
+        if self.name is not None:
+            what = f"no dataset has the name {self.name!r} in catalog {self.catalog}"
+            what += f", and there is none in the folder {self.dataset}"
+            check = "name"
         return (
-            f"no dataset at {self.dataset} in catalog {self.catalog}. {first}, or check the path "
-            "and the catalog (option 'catalog', environment variable PLAKE_CATALOG)."
+            f"{what}. {first}, or check the {check} and the catalog (option 'catalog', "
+            "environment variable PLAKE_CATALOG)."
         )
 
 

@@ -219,6 +219,12 @@ _OTHERS = [
     "-9223372036854775808", "0.001", "1e-3", "1.", ".5", "1E2", "1.5F", "-128Y", "1e2BD",
     "NOT i = 1", "NOT b AND b", "b OR b AND NOT b", "i + l * 2 - y", "i - h - y", "l div 2 * 3",
     "s || n || 'x'", "size(array(i, l))",
+    "size(split(s, ' '))", "size(split(s, 'a', 2))", "size(split(s, 'a', 1))",
+    "element_at(split(n, '[.e]'), 1)", "element_at(split(m, '-'), -1)",
+    "get(split(m, '[-T ]'), 1)", "element_at(array(l, i), 2)", "get(array(i, l), y)",
+    "array_contains(array(i, 5), i)", "array_contains(array(d, 1.5D), d)",
+    "array_contains(array(s, n), n)", "array_position(array(s, n), n)",
+    "array_contains(split(s, 'b'), 'a')",
 ]  # fmt: skip
 
 

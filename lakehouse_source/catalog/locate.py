@@ -119,6 +119,7 @@ def open_catalog(
     if scheme in ("sqlite", "duckdb"):
         path, busy_seconds = _file_parts(url, scheme, shown)
         given: dict[str, Any] = {"create": create, "dataset": dataset_uri}
+        given["shown"] = shown if named is None else None
         if busy_seconds is not None:
             given["busy_seconds"] = busy_seconds
         if scheme == "duckdb":

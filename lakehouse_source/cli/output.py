@@ -1,8 +1,8 @@
 """Door. Rows as a table, as JSON or as CSV; nothing that strangers named reaches the terminal raw.
 
-JSON is an array with one object a row. Times are ISO 8601, bytes base64, decimals and durations
-texts, and NaN and the infinities the texts "NaN", "Infinity" and "-Infinity". In CSV, NULL is an
-empty field and the empty text is "".
+JSON is an array with one object a row. Times are ISO 8601, bytes base64, decimals texts, durations
+counts of their unit, maps lists of pairs, and NaN and the infinities the texts "NaN", "Infinity"
+and "-Infinity". In CSV, NULL is an empty field, the empty text is "", and nested values are JSON.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -169,19 +170,42 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[Any]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """The values of a column; of times and durations, the texts that Arrow has for them.
+    """The values of a column: moments as texts, durations as counts of their unit.
 
     Python has no nanoseconds, and no years above 9999.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    kind = column.type
-    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        texts: list[Any] = column.cast(pa.string()).to_pylist()
-        if pa.types.is_timestamp(kind):
+    from lakehouse_source.schema.moment_texts import moment_texts
+    from lakehouse_source.schema.nested_arrays import relabel
+
+    t, kind = pa.types, column.type
+    if isinstance(column, pa.ExtensionArray):
+        return _values(column.storage)
+    if t.is_duration(kind):
+        return list(column.cast(pa.int64()).to_pylist())
+    if t.is_temporal(kind):
+        texts: list[Any] = moment_texts(pa.chunked_array([column])).to_pylist()
+        if t.is_timestamp(kind):
             return [None if text is None else text.replace(" ", "T", 1) for text in texts]
         return texts
-    if pa.types.is_duration(kind):
-        return list(column.cast(pa.int64()).to_pylist())
+    if t.is_float16(kind):
+        column = column.cast(pa.float32())
+    if t.is_struct(kind):
+        names = [field.name for field in kind]
+        rows = zip(*map(_values, column.flatten())) if names else repeat((), len(column))
+        valid = column.is_valid().to_pylist()
+        return [dict(zip(names, row)) if is_value else None for row, is_value in zip(rows, valid)]
+    if t.is_map(kind):  # pairs, as keys may be of any type
+        entries = relabel(column, pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        return [
+            None if pairs is None else [list(pair.values()) for pair in pairs]
+            for pairs in _values(entries)
+        ]
+    if t.is_nested(kind):
+        elements = iter(_values(column.flatten()))
+        lengths = pc.list_value_length(column).to_pylist()
+        return [None if size is None else list(islice(elements, size)) for size in lengths]
     found: list[Any] = column.to_pylist()
     return found

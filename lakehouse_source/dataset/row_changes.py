@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import column_names
+from lakehouse_source.arguments import column_names, flag
 from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.scan import Predicates
@@ -127,12 +127,20 @@ class RowChanges(OpenDataset):
             done=self._committed,
         )
 
-    def upsert(self, source: Any, on: str | Sequence[str], **further: Any) -> ChangeResult:
+    def upsert(
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        *,
+        nulls_equal: bool = False,
+        **further: Any,
+    ) -> ChangeResult:
         """Update the rows that have a row with the same key in the source; insert the others.
 
         Args:
             source: any data that `write_dataset` takes, with all columns of the dataset.
             on: the columns of the key. A NULL equals nothing: its row is inserted.
+            nulls_equal: a NULL in the key equals a NULL.
             further: keywords of `merge`.
 
         Raises:
@@ -144,5 +152,7 @@ class RowChanges(OpenDataset):
         ChangeResult(version=2, rows_deleted=0, rows_updated=0, rows_inserted=2, ...)
         """
         names = checked_names(column_names("on", on) or (), self.schema, "on")
-        merge = self.merge(source, equal_columns(names, "target", "source"), **further)
+        equal = flag("nulls_equal", nulls_equal)
+        condition = equal_columns(names, "target", "source", nulls_equal=equal)
+        merge = self.merge(source, condition, **further)
         return merge.when_matched_update_all().when_not_matched_insert_all().execute()

@@ -65,13 +65,15 @@ def _files(call: Call) -> Rows:
 def _import(call: Call) -> Rows:
     from lakehouse_source.dataset import Dataset
     from lakehouse_source.functions import write_at
+    from lakehouse_source.operations.column_texts import column_text, columns_of
     from lakehouse_source.operations.input_files import import_batches
     from lakehouse_source.read.address import Address
     from lakehouse_source.write.rows.stage import write_options
 
     arguments = dict(call.arguments)
     reading = {name: arguments.pop(name, None) for name in ("format", "delimiter")}
-    paths = arguments.pop("paths")
+    paths, texts = arguments.pop("paths"), arguments.pop("schema", None)
+    given = None if texts is None else columns_of(texts, "schema")
     address, known = call.target.address(), None
     try:
         known = Dataset(address).schema
@@ -80,10 +82,13 @@ def _import(call: Call) -> Rows:
             name = arguments["register_as"] = call.target.name()
             with call.target.names() as catalog:
                 address = Address(catalog.new_location(name), address.catalog)
-    schema, batches = import_batches(paths, address.location, known=known, **reading)
+    schema, batches, inferred = import_batches(
+        paths, address.location, known=known, given=given, **reading
+    )
     options = write_options(**arguments)
     result = write_at(address, batches, options, schema=schema, progress=call.progress)
-    yield result.version, result.files, result.row_count, result.schema_version
+    shown = {name: column_text(type_) for name, type_ in inferred.items()}
+    yield result.version, result.files, result.row_count, result.schema_version, shown
 
 
 def _partitioning(arguments: dict[str, Any]) -> str | None:
@@ -150,14 +155,23 @@ IMPORT = Operation(
         Parameter(
             "format",
             Type.TEXT,
-            "csv, json (one object a line) or parquet; by default as the file's name says",
+            "csv, json (objects in lines or in one array) or parquet; by default as the file's "
+            "name says",
+        ),
+        Parameter(
+            "schema",
+            Type.TEXTS,
+            "name TYPE of columns of CSV and JSON whose type is not to be inferred, as in SQL",
         ),
         Parameter("delimiter", Type.TEXT, "what separates fields of CSV; by default a comma"),
         Parameter("mode", Type.TEXT, "append, overwrite, or error: it must be new", "append"),
         Parameter("partition_by", Type.TEXTS, "the partition columns of a new dataset"),
         Parameter("schema_merge", Type.FLAG, "add columns, and promote types", False),
     ),
-    WRITTEN,
+    (
+        *WRITTEN,
+        Column("inferred", Type.JSON, "the types that were chosen by values, by column"),
+    ),
     _import,
     subject=Subject.NEW,
     changes_rows=True,

@@ -1,25 +1,49 @@
-"""Verb. Rows of CSV, JSON and Parquet files that are to be imported."""
+"""Verb. Rows of CSV, JSON and Parquet files that are to be imported, exactly as they are there."""
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from json import JSONDecodeError
 from pathlib import PurePath
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from lakehouse_source.errors import (
-    CorruptDatasetError,
-    InvalidOptionError,
-    SchemaMismatchError,
-    StorageError,
-)
+from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, StorageError
+from lakehouse_source.operations.input_types import text_type, value_type
+from lakehouse_source.operations.input_values import JSON, Misfit, column_of, text_column
+from lakehouse_source.schema.fields import find_field, nullable_field
 from lakehouse_source.storage import Storage, StorageLocation
 
 FORMATS = ("csv", "json", "parquet")
 _SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 _BLOCK_BYTES = 8 * 1024 * 1024
+# Characters of one JSON object, after which what was not understood is an error.
+_LONGEST = 4 * _BLOCK_BYTES
+_GAP = re.compile(r"[ \t\r\n]*")
+_SHOWN = 100
+
+
+@dataclass
+class _Types:
+    """Types of columns by name: as the caller gave them, of the dataset, and inferred ones."""
+
+    given: Sequence[pa.Field]
+    known: Sequence[pa.Field]
+    inferred: dict[str, pa.DataType] = field(default_factory=dict)
+
+    def of(self, name: str) -> pa.DataType | None:
+        """The type of a column, None where nothing says it yet."""
+        found = find_field(name, self.given) or find_field(name, self.known)
+        return self.inferred.get(name) if found is None else nullable_field(found).type
 
 
 def import_batches(
@@ -28,29 +52,36 @@ def import_batches(
     *,
     format: str | None = None,
     known: pa.Schema | None = None,
+    given: pa.Schema | None = None,
     delimiter: str | None = None,
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of files, which must be the same in all files, and their rows.
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch], Mapping[str, pa.DataType]]:
+    """The columns of files, which must be the same in all files, their rows, and inferred types.
 
     The options of `beside` are used for a store of the same kind. `known` are the types that
-    columns of these names have in the dataset. Without `known`, the first block of the first file
-    decides the types of CSV and JSON files.
+    columns have in the dataset, and `given` those that the caller asks for. The first block of the
+    first file decides the types of other columns of CSV and JSON files.
 
     Raises:
-        InvalidOptionError: the format of a file is unknown.
-        CorruptDatasetError, StorageError: a file is not what its format says, or cannot be read.
+        InvalidOptionError: the format of a file is unknown, or the file is not of it.
+        SchemaMismatchError: a column does not hold a value exactly.
+        StorageError: a file cannot be read.
     """
     files = [(path, format or _format_of(path)) for path in paths]
-    types = {} if known is None else {field.name: field.type for field in known}
+    types = _Types(list(given or ()), list(known or ()))
     first = _Rows(beside, *files[0], types, delimiter)
     schema = first.schema
+    for one in types.given:
+        if find_field(one.name, schema) is None:
+            raise SchemaMismatchError(
+                column=one.name,
+                reason=f"has a type in schema, and {files[0][0]} has no such column",
+                hint=f"It has {', '.join(schema.names)}.",
+            )
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from first
         for path, kind in files[1:]:
-            more = _Rows(
-                beside, path, kind, {field.name: field.type for field in schema}, delimiter
-            )
+            more = _Rows(beside, path, kind, types, delimiter)
             if set(more.schema.names) != set(schema.names):
                 other = sorted(set(more.schema.names) ^ set(schema.names))[0]
                 raise SchemaMismatchError(
@@ -61,13 +92,13 @@ def import_batches(
             for batch in more:
                 yield more.cast(batch, schema)
 
-    return schema, batches()
+    return schema, batches(), types.inferred
 
 
 def parquet_schema(path: str) -> pa.Schema:
     """The columns of a Parquet file."""
     here = StorageLocation.of(".")
-    return _Rows(here, path, "parquet", {}, None).schema.remove_metadata()
+    return _Rows(here, path, "parquet", _Types((), ()), None).schema.remove_metadata()
 
 
 def _format_of(path: str) -> str:
@@ -88,10 +119,10 @@ class _Rows:
         beside: StorageLocation,
         path: str,
         format: str,
-        types: Mapping[str, pa.DataType],
+        types: _Types,
         delimiter: str | None,
     ) -> None:
-        self._path = path
+        self._path, self._types, self._delimiter = path, types, delimiter or ","
         # Links are followed: the file is the user's own.
         place = path if "://" in path else os.path.realpath(path)
         folder, _, self._name = place.rpartition("/")
@@ -100,13 +131,11 @@ class _Rows:
             raise StorageError(path=path, reason="there is no such file.")
         self._file = self._storage.open_input(self._name)
         with self._errors():
-            self.schema, self._batches = self._opened(format, types, delimiter)
-        names = self.schema.names
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise SchemaMismatchError(
-                column=twice, reason=f"is in {path} twice", hint="Rename one of them."
-            )
+            self.schema, self._batches = {
+                "csv": self._csv,
+                "json": self._json,
+                "parquet": self._parquet,
+            }[format]()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._file:
@@ -123,44 +152,216 @@ class _Rows:
             try:
                 yield
             except (pa.ArrowException, UnicodeDecodeError) as exc:
-                reason = f"cannot be imported: {' '.join(str(exc).split())}"
-                raise CorruptDatasetError(path=self._path, reason=reason) from exc
+                self._refuse(" ".join(str(exc).split()), exc)
+
+    def _refuse(self, why: str, cause: Exception | None = None) -> NoReturn:
+        reason = f"cannot be imported: {why}"
+        raise InvalidOptionError(option="paths", value=self._path, reason=reason) from cause
+
+    def _misfit(self, found: Misfit, line: str) -> NoReturn:
+        shown = repr(found.value)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]} …"
+        of = f"is {found.type} and " if found.type is not None else ""
+        raise SchemaMismatchError(
+            column=found.path,
+            expected=found.type,
+            reason=f"{of}does not hold {shown}, in {line} of {self._path}: {found.why}",
+            hint="Correct the value, or give the column another type: --schema 'name TYPE'.",
+        ) from found
 
     def cast(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """A batch with the columns and types of a schema."""
         with self._errors():
             return batch.select(schema.names).cast(schema)
 
-    def _opened(
-        self, format: str, types: Mapping[str, pa.DataType], delimiter: str | None
-    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        if format == "parquet":
-            import pyarrow.parquet as pq
+    def _parquet(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        import pyarrow.parquet as pq
 
-            file = pq.ParquetFile(self._file)
-            return file.schema_arrow, file.iter_batches()
-        if format == "json":
-            import pyarrow.json as pj
-
-            wanted = pa.schema(list(types.items())) if types else None
-            reader = pj.open_json(
-                self._file,
-                read_options=pj.ReadOptions(block_size=_BLOCK_BYTES),
-                parse_options=pj.ParseOptions(explicit_schema=wanted),
+        if self._types.given:
+            raise InvalidOptionError(
+                option="schema",
+                reason=f"is for CSV and JSON, and {self._path}, a Parquet file, has its own types.",
             )
-            return reader.schema, iter(reader)
+        file = pq.ParquetFile(self._file)
+        self._check_names(file.schema_arrow.names)
+        return file.schema_arrow, file.iter_batches()
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        if len(set(names)) != len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise SchemaMismatchError(
+                column=twice, reason=f"is in {self._path} twice", hint="Rename one of them."
+            )
+
+    # --- CSV ----------------------------------------------------------------
+
+    def _csv(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        names = self._csv_reader(()).schema.names
+        self._check_names(names)
+        self._file = self._storage.open_input(self._name)
+        reader = self._csv_reader(names)
+        first = next(iter(reader), None)
+        types = self._types
+        for number, name in enumerate(names):
+            if types.of(name) is None:
+                types.inferred[name] = pa.null() if first is None else text_type(first[number])
+        schema = pa.schema([(name, types.of(name)) for name in names])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            done = 0
+            for batch in chain([] if first is None else [first], reader):
+                try:
+                    arrays = [
+                        text_column(texts, one.type, one.name, inferred=one.name in types.inferred)
+                        for texts, one in zip(batch.columns, schema)
+                    ]
+                except Misfit as found:
+                    self._misfit(found, self._csv_line(done + found.row, len(names) == 1))
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                done += batch.num_rows
+
+        return schema, batches()
+
+    def _csv_reader(self, names: Sequence[str]) -> Any:
+        """A reader of the columns `names` as texts; without names, only the header counts."""
         import pyarrow.csv as pc
 
-        reader = pc.open_csv(
+        return pc.open_csv(
             self._file,
-            read_options=pc.ReadOptions(block_size=_BLOCK_BYTES),
-            parse_options=pc.ParseOptions(delimiter=delimiter or ",", newlines_in_values=True),
+            read_options=pc.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+            parse_options=pc.ParseOptions(
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                # The NULL of an only column is an empty line.
+                ignore_empty_lines=len(names) != 1,
+            ),
             # Only an empty field is NULL, and "" is the empty text.
             convert_options=pc.ConvertOptions(
-                column_types=dict(types),
+                column_types=dict.fromkeys(names, pa.string()),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
         )
-        return reader.schema, iter(reader)
+
+    def _csv_line(self, row: int, is_only: bool) -> str:
+        """In which line a row begins; the file is read again for that."""
+        with self._storage.open_input(self._name) as file:
+            lines = io.TextIOWrapper(file, "utf-8-sig", "replace", newline="")
+            reader = csv.reader(lines, delimiter=self._delimiter)
+            line, left = 1, row + 1  # the header is a row here
+            try:
+                for cells in reader:
+                    if (cells or is_only) and (left := left - 1) < 0:
+                        return f"line {line}"
+                    line = reader.line_num + 1
+            except csv.Error:  # a field is longer than this reader takes
+                pass
+        return f"row {row + 1}"
+
+    # --- JSON ---------------------------------------------------------------
+
+    def _json(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        blocks, types = self._blocks(), self._types
+        lines, rows = next(blocks, ((), ()))
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        if not rows:
+            names = [one.name for one in types.given or types.known]
+        if not names:
+            self._refuse("it has no columns.")
+        for name in names:
+            if types.of(name) is None:
+                try:
+                    values = [row.get(name) for row in rows]
+                    types.inferred[name] = value_type(values, name, range(len(rows)))
+                except Misfit as found:
+                    self._misfit(found, f"line {lines[found.row]}")
+        schema = pa.schema([(name, types.of(name)) for name in names])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for lines_, rows_ in chain([(lines, rows)] if rows else [], blocks):
+                try:
+                    yield self._batch(rows_, schema)
+                except Misfit as found:
+                    self._misfit(found, f"line {lines_[found.row]}")
+
+        return schema, batches()
+
+    def _batch(self, rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+        names = set(schema.names)
+        for number, row in enumerate(rows):
+            if not names >= row.keys():
+                other = next(name for name in row if name not in names)
+                raise Misfit(number, other, row[other], None, "the first rows have no such key")
+        arrays = [
+            column_of(
+                [row.get(one.name) for row in rows],
+                one.type,
+                one.name,
+                range(len(rows)),
+                inferred=one.name in self._types.inferred,
+            )
+            for one in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _blocks(self) -> Iterator[tuple[Sequence[int], Sequence[dict[str, Any]]]]:
+        """Objects of about one block, and the line in which each begins."""
+        lines, rows, size = list[int](), list[dict[str, Any]](), 0
+        for line, row, length in self._objects():
+            lines.append(line)
+            rows.append(row)
+            size += length
+            if size >= _BLOCK_BYTES:
+                yield lines, rows
+                lines, rows, size = [], [], 0
+        if rows:
+            yield lines, rows
+
+    def _objects(self) -> Iterator[tuple[int, dict[str, Any], int]]:
+        """The objects of the file, which stand side by side or in one array.
+
+        Each with its line and its length.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        text, at, line, ended, is_array = "", 0, 1, False, False
+        expected = "[{"  # which characters may come next; empty: only the end
+
+        def more() -> None:
+            nonlocal text, at, ended
+            data = self._file.read(_BLOCK_BYTES)
+            text, at, ended = text[at:] + decoder.decode(data, not data), 0, not data
+
+        while True:
+            gap = _GAP.match(text, at).end()  # type: ignore[union-attr]
+            line += text.count("\n", at, gap)
+            at = gap
+            if at == len(text):
+                if ended:
+                    break
+                more()
+                continue
+            character = text[at]
+            if character not in expected:
+                wanted = " or ".join(expected) or "the end"
+                self._refuse(f"line {line}: {wanted} is expected, and {character!r} is there.")
+            if character != "{":
+                is_array, at = True, at + 1
+                expected = {"[": "{]", ",": "{", "]": ""}[character]
+                continue
+            try:
+                found, end = JSON.raw_decode(text, at)
+            except JSONDecodeError as error:
+                if not ended and len(text) - at < _LONGEST:
+                    more()
+                    continue
+                line += text.count("\n", at, error.pos)
+                self._refuse(f"line {line}: {error.msg}.", error)
+            except (ValueError, RecursionError) as error:
+                self._refuse(f"line {line}: {error}.", error)
+            yield line, found, end - at
+            line += text.count("\n", at, end)
+            at = end
+            expected = ",]" if is_array else "{"
+        if is_array and expected:
+            self._refuse("its array has no end.")

@@ -103,7 +103,7 @@ COUNT = Operation(
     (
         TABLE,
         Parameter("where", Type.TEXT, "which rows, as SQL"),
-        Parameter("version", Type.LONG, "the version; by default the newest"),
+        Parameter("version", Type.TEXT, "a version or a tag; by default the newest"),
     ),
     (Column("row_count", Type.LONG, "how many rows match"),),
     _count,

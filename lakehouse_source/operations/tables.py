@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.operations.entry import (
@@ -23,24 +22,20 @@ if TYPE_CHECKING:
 _ENTRY = (
     Column("namespace", Type.TEXT, "the namespace"),
     Column("name", Type.TEXT, "the name in it"),
-    Column("uri", Type.TEXT, "where the dataset is"),
-    Column("version", Type.LONG, "its newest version"),
+    Column("type", Type.TEXT, "TABLE or VIEW"),
+    Column("uri", Type.TEXT, "where the dataset is; NULL: a view"),
+    Column("version", Type.LONG, "its newest version; NULL: a view"),
 )
 _NAME = Parameter("table", Type.TEXT, "the name in the catalog", required=True)
-# `name TYPE [NOT NULL]`; the name may stand in backticks.
-_COLUMN = re.compile(
-    r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\s`]+))\s+(?P<type>[A-Za-z_]\w*)"
-    r"\s*(?:\(\s*(?P<precision>\d{1,2})\s*(?:,\s*(?P<scale>\d{1,2})\s*)?\))?"
-    r"(?P<required>\s+NOT\s+NULL)?\s*",
-    re.IGNORECASE,
-)
 
 
 def _list(call: Call) -> Rows:
+    namespace = call.arguments.get("namespace")
     with call.target.names() as catalog:
-        found = catalog.datasets(call.arguments.get("namespace"))
-    for one in found:
-        yield one.namespace, one.name, one.uri, one.version
+        found = catalog.datasets(namespace)
+        views = catalog.views(namespace)
+    yield from ((one.namespace, one.name, "TABLE", one.uri, one.version) for one in found)
+    yield from ((*name, "VIEW", None, None) for name in views)
 
 
 def _describe(call: Call) -> Rows:
@@ -96,51 +91,15 @@ def _create(call: Call) -> Rows:
 
 
 def _schema(columns: list[str] | None, like: str | None) -> pa.Schema:
-    import pyarrow as pa
-
     if (columns is None) == (like is None):
         raise InvalidOptionError(option="columns", reason="or like must be given, and not both.")
     if like is not None:
         from lakehouse_source.operations.input_files import parquet_schema
 
         return parquet_schema(like)
-    return pa.schema([_field(text) for text in columns or ()])
+    from lakehouse_source.operations.column_texts import columns_of
 
-
-def _field(text: str) -> pa.Field:
-    import pyarrow as pa
-
-    types: dict[str, Any] = {
-        "boolean": pa.bool_(),
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        **dict.fromkeys(("int", "integer"), pa.int32()),
-        **dict.fromkeys(("bigint", "long"), pa.int64()),
-        **dict.fromkeys(("float", "real"), pa.float32()),
-        "double": pa.float64(),
-        **dict.fromkeys(("string", "text"), pa.string()),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", "UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-    }
-    found = _COLUMN.fullmatch(text)
-    known = [*types, "decimal(p, s)"]
-    if found is None:
-        raise InvalidOptionError(
-            option="columns", value=text, reason="must be a name, a type and maybe NOT NULL."
-        )
-    kind, precision, scale = found["type"].lower(), found["precision"], found["scale"]
-    if kind == "decimal" and precision is not None and 0 < int(precision) <= 38:
-        type_ = pa.decimal128(int(precision), int(scale or 0))
-    elif kind in types and precision is None:
-        type_ = types[kind]
-    else:
-        raise InvalidOptionError(
-            option="columns", value=text, reason="has a type that is not known here.", known=known
-        )
-    name = found["name"] or found["quoted"].replace("``", "`")
-    return pa.field(name, type_, nullable=found["required"] is None)
+    return columns_of(columns or (), "columns")
 
 
 def _drop(call: Call) -> Rows:
@@ -160,7 +119,7 @@ def _rename(call: Call) -> Rows:
 
 LIST = Operation(
     "list",
-    "Lists the datasets that have a name in the catalog.",
+    "Lists the datasets and the views that have a name in the catalog.",
     (Parameter("namespace", Type.TEXT, "the namespace; by default all"),),
     _ENTRY,
     _list,

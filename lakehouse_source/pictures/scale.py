@@ -14,9 +14,10 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from lakehouse_source.language.tree.moments import civil, date_text, days_of, timestamp_text
+from lakehouse_source.language.tree.moments import days_of
 from lakehouse_source.model import Ordinal
 from lakehouse_source.pictures.markup import shortened
+from lakehouse_source.schema.moment_texts import civil, date_text, timestamp_text
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 
 # About the width of a character in a drawing, and the room between two labels.

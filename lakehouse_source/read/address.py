@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.locate import VARIABLE, is_default_catalog, uri_of
 from lakehouse_source.catalog.owners import check_not_foreign
-from lakehouse_source.catalog.qualified_names import parse_name
+from lakehouse_source.catalog.qualified_names import QualifiedName, parse_name
 from lakehouse_source.catalog.same_place import OWN_KEY, default_catalog_path, is_dataset_at
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
@@ -27,21 +27,29 @@ from lakehouse_source.storage import (
 
 CatalogLike: TypeAlias = "str | Catalog | None"
 PathLike: TypeAlias = "str | os.PathLike[str]"
+# How many folders `key=value` one in another are looked into for Parquet files.
+_LEVELS = 4
 
 
-def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
-    """The URI of the dataset with this name.
-
-    None: the text is not a name, or no dataset has the name.
-    """
-    folder, branch = split_branch(text.strip())
+def _name_of(given: str, catalog: CatalogLike) -> QualifiedName | None:
+    """The name that a text may be; None: it is no name, or there is no catalog of names."""
+    folder = split_branch(given.strip())[0]
     has_catalog = catalog is not None or bool(os.environ.get(VARIABLE))
     if not has_catalog or "/" in folder or ":" in folder or folder in ("", ".", "..", "~"):
         return None
     try:
-        name = parse_name(folder)
+        return parse_name(folder)
     except InvalidOptionError:
         return None
+
+
+def _uri_of_name(given: str, name: QualifiedName, catalog: CatalogLike) -> str | None:
+    """The URI of the dataset with this name; None: no dataset has the name.
+
+    Raises:
+        InvalidOptionError: a view has the name.
+    """
+    folder, branch = split_branch(given.strip())
     try:
         opened = open_catalog(catalog, dataset_uri=folder, create=False)
     except DatasetNotFoundError:
@@ -49,6 +57,13 @@ def _uri_of_name(text: str, catalog: CatalogLike) -> str | None:
     try:
         with opened.read() as reader:
             found = reader.names.find(name)
+            is_view = found is None and reader.names.view(name) is not None
+        if is_view:
+            raise InvalidOptionError(
+                option="dataset",
+                value=given,
+                reason=f"is a view. Spark SQL reads it; give a table, or a folder as './{folder}'.",
+            )
         if found is None:
             return None
         uri = uri_of(opened, found.base_uri)
@@ -70,6 +85,23 @@ def refuse_what_reads_like_a_name(given: str) -> None:
             "open_catalog(…).create_dataset(name, …) or CREATE TABLE first, or write "
             f"'./{given}' for a folder.",
         )
+
+
+def _holds_parquet(uri: str) -> bool:
+    """Tell whether a local folder, or one that it begins with, has a Parquet file."""
+    folder = local_path(uri)
+    for _ in range(_LEVELS if folder is not None else 0):
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return False
+        if any(name.endswith(".parquet") for name in names):
+            return True
+        below = next((name for name in names if "=" in name and not name.startswith(".")), None)
+        if below is None:
+            return False
+        folder = os.path.join(str(folder), below)
+    return False
 
 
 class Address:
@@ -94,6 +126,8 @@ class Address:
         self.catalog = catalog
         folder = OWN_KEY if is_default_catalog(catalog, self.uri) else self.location.uri
         self.key = with_branch(folder, branch)
+        # What was given, where it may be a name, and no dataset has the name.
+        self.unknown_name: str | None = None
 
     @classmethod
     def named(
@@ -106,8 +140,12 @@ class Address:
 
         A text without a slash is a name if the catalog has the name; `./orders` is always a folder.
         """
-        found = _uri_of_name(given, catalog) if isinstance(given, str) else None
-        return cls(given if found is None else found, catalog, storage_options)
+        name = _name_of(given, catalog) if isinstance(given, str) else None
+        found = None if name is None else _uri_of_name(str(given), name, catalog)
+        address = cls(given if found is None else found, catalog, storage_options)
+        if found is None and name is not None:
+            address.unknown_name = str(given)
+        return address
 
     @classmethod
     def registered(cls, where: StorageLocation | str, key: str, catalog: Catalog) -> Address:
@@ -150,16 +188,34 @@ class Address:
     @contextmanager
     def open(self, *, create: bool = False) -> Iterator[Catalog]:
         """The catalog; closed afterwards unless the caller handed over an open one."""
-        if isinstance(self.catalog, Catalog):
-            yield self.catalog
-            return
-        if create:
-            self._refuse_second_catalog()
-        opened = open_catalog(self.catalog, dataset_uri=self.uri, create=create)
+        with self._explained():
+            if isinstance(self.catalog, Catalog):
+                yield self.catalog
+                return
+            if create:
+                self._refuse_second_catalog()
+            opened = open_catalog(self.catalog, dataset_uri=self.uri, create=create)
+            try:
+                yield opened
+            finally:
+                opened.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """An error that this dataset is missing tells what else was given than a dataset."""
         try:
-            yield opened
-        finally:
-            opened.release()
+            yield
+        except DatasetNotFoundError as exc:
+            if exc.dataset != self.uri or exc.name is not None or exc.hint is not None:
+                raise
+            hint = None
+            if _holds_parquet(self.location.uri):
+                hint = "It is a folder of Parquet files: make it a dataset by convert(path)"
+            elif self.unknown_name is None:
+                raise
+            raise DatasetNotFoundError(
+                dataset=exc.dataset, catalog=exc.catalog, name=self.unknown_name, hint=hint
+            ) from exc
 
     def _refuse_second_catalog(self) -> None:
         """Refuse to make a catalog in another catalog's folder, or one that looks like a name."""
@@ -175,7 +231,8 @@ class Address:
         if isinstance(self.catalog, Catalog):
             return self
         kept = copy.copy(self)
-        kept.catalog = open_catalog(self.catalog, dataset_uri=self.uri, create=False)
+        with self._explained():
+            kept.catalog = open_catalog(self.catalog, dataset_uri=self.uri, create=False)
         return kept if kept.catalog.is_server else self
 
     def snapshot(

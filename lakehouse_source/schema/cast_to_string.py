@@ -11,7 +11,8 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from lakehouse_source.schema.moment_texts import moment_texts
 
 _SPECIAL = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "0": "0.0", "-0": "-0.0"}
 _MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
@@ -31,12 +32,9 @@ def cast_to_string(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _convert_distinct(
             count.cast(pa.string()), lambda text: _interval(int(text), type_.unit)
         )
-    text = column.cast(pa.string())
-    if t.is_timestamp(type_) or t.is_time(type_):
-        # 12:30:00.500000 is 12:30:00.5, and 12:30:00.000000 is 12:30:00.
-        text = pc.replace_substring_regex(text, r"(\.\d*[1-9])0+(Z?)$", r"\1\2")
-        text = pc.replace_substring_regex(text, r"\.0+(Z?)$", r"\1")
-    return text
+    if t.is_timestamp(type_) or t.is_time(type_) or t.is_date(type_):
+        return moment_texts(column)
+    return column.cast(pa.string())
 
 
 def _convert_distinct(column: pa.ChunkedArray, convert: Callable[[str], str]) -> pa.ChunkedArray:

@@ -203,6 +203,13 @@ def test_drawn_expressions(spark: SparkSession) -> None:
     check(spark, drawn(seed=1, count=90), zone="UTC", errors=0)
 
 
+def test_functions_of_arrays(spark: SparkSession) -> None:
+    texts = [text for text in written() if "split(" in text or "array_" in text or "get(" in text]
+    texts += ["element_at(array(l, i), y)", "element_at(array(s), i)", "get(array(t), h)"]
+    texts += [f"size(split({name}, '{by}'))" for name in "snm" for by in ("a", "[ab]", "-", "a.c")]
+    check(spark, texts, zone="UTC", errors=10)
+
+
 def test_dates_and_timestamps_in_a_zone_with_summer_time(spark: SparkSession) -> None:
     texts = [
         *("CAST(z AS DATE)", "CAST(z AS STRING)", "CAST(z AS TIMESTAMP_NTZ)", "hour(z)", "t = z"),

@@ -212,8 +212,8 @@ def test_a_key_that_only_a_later_row_has_is_not_lost(tmp_path: Path) -> None:
         ({"a": [1, 2**70]}, {}, "dict of lists that Arrow cannot take"),
         (pl.Series("a", [1]), {}, "is a Series, one column"),
         (pd.Series([1], name="a"), {}, "is a Series, one column"),
-        (pl.DataFrame({"a": pl.Series([2**100], dtype=pl.Int128)}), {}, "Arrow cannot take"),
-        (pl.LazyFrame({"a": pl.Series([2**100], dtype=pl.Int128)}), {}, "Arrow cannot take"),
+        (pl.DataFrame({"a": pl.Series([2**100], dtype=pl.Int128)}), {}, "type Int128"),
+        (pl.LazyFrame({"a": pl.Series([2**100], dtype=pl.Int128)}), {}, "type Int128"),
     ],
 )
 def test_what_is_not_tabular_is_refused_by_name(
@@ -392,3 +392,37 @@ def test_numbers_that_are_one_level_of_an_index_are_not_lost(tmp_path: Path) -> 
         lake.write_dataset(grouped, tmp_path)
     lake.write_dataset(grouped.rename_axis(["k", "at"]), tmp_path)
     assert lake.read_dataset(tmp_path)["at"].to_pylist() == [1, 2, 1]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_integers_of_128_bits_are_refused_by_their_column(
+    lazy: bool, nested: bool, tmp_path: Path
+) -> None:
+    polars = pytest.importorskip("polars")
+    values = polars.Series("i", [2**100], polars.Int128)
+    frame = values.implode().to_frame() if nested else values.to_frame()
+    with pytest.raises(lake.InvalidOptionError, match=r"column 'i' of type .*Int128"):
+        lake.write_dataset(frame.lazy() if lazy else frame, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["2024-01-01", "2024-01", "2024-01-01T10"])
+def test_a_moment_of_numpy_is_taken_or_named(text: str, tmp_path: Path) -> None:
+    numpy = pytest.importorskip("numpy")
+    with pytest.raises(lake.InvalidOptionError, match=rf"datetime64\('{text}.*in the column 't'"):
+        lake.write_dataset([{"t": numpy.datetime64(text)}], tmp_path)
+    lake.write_dataset([{"t": numpy.datetime64(text).astype("datetime64[us]")}], tmp_path)
+
+
+def test_extension_types_are_stored_as_what_they_are_made_of(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    table = pa.table(
+        {
+            "u": pa.array([b"0123456789abcdef"], pa.uuid()),
+            "b": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+        }
+    )
+    lake.write_dataset(table, tmp_path / "arrow")
+    assert lake.read_dataset(tmp_path / "arrow").schema.types == [pa.binary(16), pa.int8()]
+    lake.write_dataset(pd.DataFrame({"p": [pd.Period("2024-01", "M")]}), tmp_path / "pandas")
+    assert lake.read_dataset(tmp_path / "pandas").schema.types == [pa.int64()]

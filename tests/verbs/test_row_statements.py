@@ -380,3 +380,41 @@ def test_every_input_of_a_write_is_a_source(kind: str, dataset: lake.Dataset) ->
         source = table.to_pylist()
     found = dataset.upsert(source, on=["ID"])
     assert (found.rows_updated, found.rows_inserted) == (1, 1)
+
+
+def test_a_merge_took_neither_condition_nor_qualified_names(tmp_path: Path) -> None:
+    lake.write_dataset({"a b": [1, None], "m": [1, 2], "s": [{"x": 1}, {"x": 2}]}, tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    merge = dataset.merge(
+        {"k": [1, 9]}, "old.`a b` = new.k", source_alias="new", target_alias="old"
+    )
+    values = {"OLD.`a b`": "old.`a b` + 1", "`m`": "7", "old.s.x": "9"}
+    merge = merge.when_matched_update(values, condition="old.m = 1")
+    merge = merge.when_not_matched_insert({"old.`a b`": "new.k"}, condition="new.k > 5")
+    merge.execute()
+    rows = lake.read_dataset(tmp_path).to_pylist()
+    assert sorted(rows, key=str) == [
+        {"a b": 2, "m": 7, "s": {"x": 9}},
+        {"a b": 9, "m": None, "s": None},
+        {"a b": None, "m": 2, "s": {"x": 2}},
+    ]
+    with pytest.raises(lake.SchemaMismatchError, match="is not in the dataset"):
+        dataset.merge({"k": [1]}, "target.m = source.k").when_matched_update(
+            {"source.m": "1"}
+        ).execute()
+    with pytest.raises(lake.InvalidOptionError, match="by another name"):
+        dataset.merge({"k": [1]}, "target.m = source.k").when_matched_delete(
+            "1 = 1", condition="1 = 1"
+        )
+
+
+@pytest.mark.parametrize("nulls_equal", [False, True])
+def test_an_upsert_of_a_null_key(nulls_equal: bool, tmp_path: Path) -> None:
+    old = {"a": [1, None, None], "b": [None, None, 2], "v": [1, 2, 3]}
+    lake.write_dataset(old, tmp_path)
+    new = {"a": [None, 1], "b": pa.array([None, None], pa.int64()), "v": [20, 10]}
+    schema = pa.schema([(name, pa.int64()) for name in "abv"])
+    new_rows = pa.table(new, schema)
+    lake.open_dataset(tmp_path).upsert(new_rows, on=["a", "b"], nulls_equal=nulls_equal)
+    found = sorted(lake.read_dataset(tmp_path)["v"].to_pylist())
+    assert found == ([3, 10, 20] if nulls_equal else [1, 2, 3, 10, 20])

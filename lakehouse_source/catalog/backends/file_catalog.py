@@ -28,7 +28,7 @@ class FileCatalog(PooledCatalog[Connection]):
     """A catalog in a database file at an absolute path.
 
     `dataset` names the dataset for which the catalog is opened, for messages.
-    `make_folder` lets the file's folder be made with it.
+    `make_folder` lets the file's folder be made with it. `shown` is the URL as it was typed.
     """
 
     scheme: ClassVar[str]
@@ -44,6 +44,7 @@ class FileCatalog(PooledCatalog[Connection]):
         dataset: str | None = None,
         make_folder: bool = False,
         busy_seconds: float = BUSY_SECONDS,
+        shown: str | None = None,
     ) -> None:
         if not os.path.isabs(path):
             raise InvalidOptionError(
@@ -52,7 +53,7 @@ class FileCatalog(PooledCatalog[Connection]):
                 reason=f"needs an absolute path: {self.scheme}:///folder/catalog.db.",
             )
         url = f"{self.scheme}://{quote(path, safe='/')}"
-        super().__init__(url, url, create=create, dataset=dataset)
+        super().__init__(url, shown or url, create=create, dataset=dataset)
         self.path = path
         self._make_folder = make_folder
         self._busy_seconds = busy_seconds

@@ -23,9 +23,9 @@ from lakehouse_source.language.bounds.bound import (
 )
 from lakehouse_source.language.tree import like
 from lakehouse_source.language.tree.constants import Timestamp, spell
-from lakehouse_source.language.tree.moments import date_text
 from lakehouse_source.language.tree.spelling import spell_name
 from lakehouse_source.model import Ordinal
+from lakehouse_source.schema.moment_texts import date_text
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 
 # At most this many terms of a condition are shown.

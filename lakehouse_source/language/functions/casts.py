@@ -20,11 +20,9 @@ from lakehouse_source.language.tree.moments import (
     BLANKS,
     DAY_US,
     SECOND_US,
-    date_text,
     days_of_text,
     instant_us,
     micros_of_text,
-    timestamp_text,
     wall_us,
 )
 from lakehouse_source.language.tree.nodes import Node
@@ -38,6 +36,7 @@ from lakehouse_source.language.tree.types import (
     spark_name,
 )
 from lakehouse_source.schema.cast_to_string import cast_to_string
+from lakehouse_source.schema.moment_texts import date_text, timestamp_text
 from lakehouse_source.schema.ordinal import EXACT
 
 t = pa.types

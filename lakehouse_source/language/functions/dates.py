@@ -28,14 +28,13 @@ from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.moments import (
     DAY_US,
     SECOND_US,
-    civil,
-    date_text,
     days_of,
     instant_us,
     wall_us,
 )
 from lakehouse_source.language.tree.nodes import Call, Literal
 from lakehouse_source.language.tree.types import INSTANT, WALL, spark_name
+from lakehouse_source.schema.moment_texts import civil, date_text
 
 _INT, _DATE = pa.int32(), pa.date32()
 

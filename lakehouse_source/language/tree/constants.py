@@ -11,11 +11,9 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language.limits import check_number
+from lakehouse_source.schema.moment_texts import timestamp_text
 from lakehouse_source.schema.ordinal import (
-    EPOCH,
     UNIT_NS,
-    YEARS,
-    YEARS_DAYS,
     domain,
     instant_ns,
     timedelta_ns,
@@ -133,11 +131,5 @@ def spell(value: Literal | None) -> str:
 
 
 def _spell_timestamp(value: Timestamp) -> str:
-    seconds, rest = divmod(value.nanoseconds, 10**9)
-    cycles, within = divmod(seconds, YEARS_DAYS * 86_400)
-    near = EPOCH + timedelta(seconds=within)
-    year = near.year + cycles * YEARS
-    # Years that do not have four digits get a sign, as in Java.
-    name = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
-    text = name + near.isoformat(" ")[4:] + f".{rest:09}".rstrip("0").rstrip(".")
+    text = timestamp_text(value.nanoseconds, 1)
     return f"TIMESTAMP '{text}+00:00'" if value.zoned else f"TIMESTAMP_NTZ '{text}'"

@@ -1,4 +1,4 @@
-"""Pure. Dates and timestamps as counts: their calendar fields, their text, and time zones."""
+"""Pure. Texts that become counts of days and moments, wall clocks, and time zones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ DAY_US = 86_400 * SECOND_US
 BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 
 
-def civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a count of days, in any year."""
-    cycles, within = divmod(days, YEARS_DAYS)
-    near = EPOCH_DATE + timedelta(days=within)
-    return near.year + cycles * YEARS, near.month, near.day
-
-
 def days_of(year: int, month: int, day: int) -> int:
     """The count of days to a date, in any year; the calendar repeats every 400 years.
 
@@ -41,26 +34,6 @@ def days_of(year: int, month: int, day: int) -> int:
     cycles, within = divmod(year - EPOCH_DATE.year, YEARS)
     near = date(EPOCH_DATE.year + within, month, day)
     return (near - EPOCH_DATE).days + cycles * YEARS_DAYS
-
-
-def date_text(days: int) -> str:
-    """A date in the form of Spark's CAST to STRING."""
-    year, month, day = civil(days)
-    return f"{_year(year)}-{month:02}-{day:02}"
-
-
-def timestamp_text(wall_us: int) -> str:
-    """A wall clock time in the form of Spark's CAST to STRING."""
-    days, rest = divmod(wall_us, DAY_US)
-    seconds, micros = divmod(rest, SECOND_US)
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    fraction = f".{micros:06}".rstrip("0") if micros else ""
-    return f"{date_text(days)} {clock}{fraction}"
-
-
-def _year(year: int) -> str:
-    # Java writes a sign before years that do not have four digits.
-    return f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
 
 
 # --- wall clocks and instants -----------------------------------------------
@@ -106,9 +79,9 @@ def instant_us(wall: int, zone: tzinfo) -> int:
 _DATE = r"(?P<year>[+-]?\d{4,%d})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})%s)?)?"
 _CLOCK = r"(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<part>\d*))?)?)?"
 _DATE_TEXT = re.compile(_DATE % (7, r"(?:[T ].*)?"), re.ASCII | re.DOTALL)
-_TIMESTAMP_TEXT = re.compile(
-    _DATE % (6, rf"(?:[T ]{_CLOCK}\s*(?P<zone>[^\s\d.].*)?)?"), re.ASCII | re.DOTALL
-)
+_MOMENT = rf"(?:[T ]{_CLOCK}\s*(?P<zone>[^\s\d.].*)?)?"
+_TIMESTAMP_TEXT = re.compile(_DATE % (6, _MOMENT), re.ASCII | re.DOTALL)
+_ANY_YEAR = re.compile(_DATE % (12, _MOMENT), re.ASCII | re.DOTALL)
 _TIME_TEXT = re.compile(_CLOCK, re.ASCII)
 _ONLY_TIME = re.compile(r"T|\d+:", re.ASCII)
 _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?", re.ASCII)
@@ -172,7 +145,17 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         ValueError: it is not a timestamp, or finer than a nanosecond.
     """
-    match = _told(_timestamp, text.strip(BLANKS), "timestamp")
+    return _parsed(_told(_timestamp, text.strip(BLANKS), "timestamp"), text)
+
+
+def parse_any_year(text: str) -> Timestamp:
+    """As `parse_timestamp`, of years of up to 12 digits, which timestamps in seconds have."""
+    return _parsed(
+        _told(lambda bare: _timestamp(bare, _ANY_YEAR), text.strip(BLANKS), "date"), text
+    )
+
+
+def _parsed(match: re.Match[str], text: str) -> Timestamp:
     if len((match["part"] or "").rstrip("0")) > 9:
         raise ValueError(f"the text {text!r} is finer than a nanosecond")
     wall = _wall_ns(match)
@@ -204,8 +187,8 @@ def _told(read: Callable[[Any], Any], given: Any, what: str) -> Any:
         raise ValueError(f"the text {text!r} is not a {what}: {exc}") from None
 
 
-def _timestamp(text: str) -> re.Match[str]:
-    match = _TIMESTAMP_TEXT.fullmatch(text)
+def _timestamp(text: str, pattern: re.Pattern[str] = _TIMESTAMP_TEXT) -> re.Match[str]:
+    match = pattern.fullmatch(text)
     if match is None:
         raise Failure("write it as '2024-01-31 12:30:00', with '+00:00' at the end for an instant")
     _wall_ns(match)

@@ -10,13 +10,12 @@ import pyarrow as pa
 
 from lakehouse_source.language.tree.constants import spell as spell_value
 from lakehouse_source.language.tree.moments import (
-    date_text,
     parse_date,
     parse_time,
     parse_timestamp,
-    timestamp_text,
 )
 from lakehouse_source.language.tree.types import INSTANT, WALL, decimal_of_digits, spark_name
+from lakehouse_source.schema.moment_texts import date_text, timestamp_text
 
 # How strongly operators bind, as in Spark's grammar. What is no operator is an atom.
 LEVELS = {

@@ -27,6 +27,10 @@ TABULAR = (
 )
 
 
+# Units of NumPy's moments that PyArrow takes.
+_UNITS = ("s", "ms", "us", "ns")
+
+
 def to_reader(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
     """Any tabular data as a stream of Arrow batches.
 
@@ -137,7 +141,8 @@ def _from_polars(data: Any) -> pa.RecordBatchReader:
     """A Polars frame. A lazy frame is computed in portions if this Polars can do that."""
     columns = data.collect_schema()
     for name, type_ in columns.items():
-        if str(type_) == "Object":  # Polars would give addresses in its memory
+        # Of objects Polars would give addresses in its memory, and Arrow has no 128-bit integers.
+        if any(word in str(type_) for word in ("Object", "Int128")):
             raise _no_arrow_type(name, type_)
     if not hasattr(data, "collect"):
         return _of_dataframe(_stream(data))
@@ -257,7 +262,21 @@ def _built(what: str, build: Any, data: Any, schema: pa.Schema | None, **options
     try:
         return build(data, schema=schema, **options).to_reader()
     except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise _cannot_take(what, error) from error
+        named = _refused_value(data, schema) if isinstance(data, Mapping) else None
+        raise _cannot_take(what, error) if named is None else named from error
+
+
+def _refused_value(columns: Mapping[Any, Any], schema: pa.Schema | None) -> Exception | None:
+    """An error that names a value of NumPy's that PyArrow misreads; None: there is none."""
+    for name, values in columns.items():
+        for value in values if isinstance(values, (list, tuple)) else ():
+            if type(value).__name__ == "datetime64" and value.dtype.str[4:-1] not in _UNITS:
+                return InvalidOptionError(
+                    option="data",
+                    reason=f"has {value!r} in the column {name!r}, whose unit Arrow does not take "
+                    "from a single value. Give a date, or value.astype('datetime64[us]').",
+                )
+    return None
 
 
 def _cannot_take(what: str, error: Exception) -> InvalidOptionError:

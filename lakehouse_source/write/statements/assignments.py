@@ -10,7 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.arguments import mapping, text
-from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.errors import (
+    InvalidExpressionError,
+    InvalidOptionError,
+    SchemaMismatchError,
+)
 from lakehouse_source.language import BoundValue, Expression, Scope, assign, require_assignable
 from lakehouse_source.language.tree.find_path import find_path
 from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node
@@ -27,12 +31,18 @@ class Assignments:
 
     @classmethod
     def of(
-        cls, given: Mapping[str, Any], schema: pa.Schema, scope: Scope, target: str | None
+        cls,
+        given: Mapping[str, Any],
+        schema: pa.Schema,
+        scope: Scope,
+        target: str | None,
+        alias: str | None = None,
     ) -> Assignments:
         """Assignments by column: SQL text, an `Expression`, or another Python value.
 
         A field of a struct is named `column.field`. Other fields keep their values in the table
-        whose qualifier is `target`; None: there is no old row, as for an INSERT.
+        whose qualifier is `target`; None: there is no old row, as for an INSERT. A name that is no
+        column as it stands is read as SQL: with backticks, and with `alias` before it.
 
         Raises:
             SchemaMismatchError: there is no such column, or it does not take the values.
@@ -43,7 +53,9 @@ class Assignments:
         bare = without_metadata(schema)
         trees: dict[str, Any] = {}
         for name, value in mapping("updates", given).items():
-            path = assigned_path(text("updates", name), bare, has_row=target is not None)
+            path = assigned_path(
+                text("updates", name), bare, has_row=target is not None, alias=alias
+            )
             place_at(trees, path, Expression.of(value), name)
         fields = {name: bare.field(name) for name in trees}
         values: dict[str, BoundValue] = {}
@@ -74,9 +86,14 @@ class Assignments:
         }
 
 
-def assigned_path(name: str, schema: pa.Schema, *, has_row: bool) -> tuple[pa.Field, ...]:
+def assigned_path(
+    name: str, schema: pa.Schema, *, has_row: bool, alias: str | None = None
+) -> tuple[pa.Field, ...]:
     """The column that an assignment names, or the fields down to a field of a struct."""
     path = find_path(indexed(schema), (name,), dotted=True)
+    if path is None:
+        parts = _parts(name, alias)
+        path = find_path(indexed(schema), parts, dotted=False) if parts else None
     if path is None:
         raise SchemaMismatchError(
             column=name, reason="is not in the dataset", hint=f"It has: {', '.join(schema.names)}."
@@ -91,6 +108,17 @@ def assigned_path(name: str, schema: pa.Schema, *, has_row: bool) -> tuple[pa.Fi
     if reason is not None:
         raise SchemaMismatchError(column=name, reason=reason, hint=f"Assign {path[0].name}.")
     return tuple(path)
+
+
+def _parts(name: str, alias: str | None) -> tuple[str, ...]:
+    """The parts of a name in SQL, without the table's alias; none: it is no name."""
+    try:
+        root = Expression.of(name).root
+    except InvalidExpressionError:
+        return ()
+    parts = root.parts if isinstance(root, Name) else ()
+    is_qualified = alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower()
+    return parts[1:] if is_qualified else parts
 
 
 class _Nodes:
@@ -148,9 +176,12 @@ def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
     return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
 
 
-def equal_columns(names: Sequence[str], target: str, source: str) -> str:
+def equal_columns(
+    names: Sequence[str], target: str, source: str, *, nulls_equal: bool = False
+) -> str:
     """The condition that two tables have the same values in some columns, as SQL text."""
-    return " AND ".join(f"{Name((target, name))} = {Name((source, name))}" for name in names)
+    equals = "<=>" if nulls_equal else "="
+    return " AND ".join(f"{Name((target, name))} {equals} {Name((source, name))}" for name in names)
 
 
 def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[str]:

@@ -57,17 +57,21 @@ class MergeBuilder:
         self._clauses = Clauses()
 
     def when_matched_update(
-        self, updates: Mapping[str, Any], predicate: Any = None
+        self, updates: Mapping[str, Any], predicate: Any = None, *, condition: Any = None
     ) -> MergeBuilder:
         """Assign values to columns of a row that a row of the source matches.
+
+        `predicate` says of which rows, in this clause and in all others; `condition` is the same.
 
         >>> merge = dataset.merge({"m": [1]}, "target.month = source.m")
         >>> merge.when_matched_update({"miles": "target.miles + 1"}).execute().rows_updated
         2
         """
-        return self._add(Kind.MATCHED, Action.UPDATE, predicate, updates)
+        return self._add(Kind.MATCHED, Action.UPDATE, _one_of(predicate, condition), updates)
 
-    def when_matched_update_all(self, predicate: Any = None) -> MergeBuilder:
+    def when_matched_update_all(
+        self, predicate: Any = None, *, condition: Any = None
+    ) -> MergeBuilder:
         """Assign every column of a row from the column of the same name in the source.
 
         >>> change = {"month": [2], "carrier": ["DL"], "miles": [1]}
@@ -75,19 +79,19 @@ class MergeBuilder:
         >>> merge.when_matched_update_all().execute().rows_updated
         1
         """
-        return self._add(Kind.MATCHED, Action.UPDATE, predicate, None)
+        return self._add(Kind.MATCHED, Action.UPDATE, _one_of(predicate, condition), None)
 
-    def when_matched_delete(self, predicate: Any = None) -> MergeBuilder:
+    def when_matched_delete(self, predicate: Any = None, *, condition: Any = None) -> MergeBuilder:
         """Delete a row that a row of the source matches.
 
         >>> merge = dataset.merge({"m": [1]}, "target.month = source.m")
         >>> merge.when_matched_delete("target.carrier = 'AA'").execute().rows_deleted
         1
         """
-        return self._add(Kind.MATCHED, Action.DELETE, predicate)
+        return self._add(Kind.MATCHED, Action.DELETE, _one_of(predicate, condition))
 
     def when_not_matched_insert(
-        self, updates: Mapping[str, Any], predicate: Any = None
+        self, updates: Mapping[str, Any], predicate: Any = None, *, condition: Any = None
     ) -> MergeBuilder:
         """Insert a row for a row of the source that matches none. Other columns get defaults.
 
@@ -95,9 +99,11 @@ class MergeBuilder:
         >>> merge.when_not_matched_insert({"month": "source.m"}).execute().rows_inserted
         1
         """
-        return self._add(Kind.NOT_MATCHED, Action.INSERT, predicate, updates)
+        return self._add(Kind.NOT_MATCHED, Action.INSERT, _one_of(predicate, condition), updates)
 
-    def when_not_matched_insert_all(self, predicate: Any = None) -> MergeBuilder:
+    def when_not_matched_insert_all(
+        self, predicate: Any = None, *, condition: Any = None
+    ) -> MergeBuilder:
         """Insert a row of the source that matches none, with all of its columns.
 
         >>> new = {"month": [9], "carrier": ["DL"], "miles": [1]}
@@ -105,10 +111,10 @@ class MergeBuilder:
         >>> merge.when_not_matched_insert_all().execute().rows_inserted
         1
         """
-        return self._add(Kind.NOT_MATCHED, Action.INSERT, predicate, None)
+        return self._add(Kind.NOT_MATCHED, Action.INSERT, _one_of(predicate, condition), None)
 
     def when_not_matched_by_source_update(
-        self, updates: Mapping[str, Any], predicate: Any = None
+        self, updates: Mapping[str, Any], predicate: Any = None, *, condition: Any = None
     ) -> MergeBuilder:
         """Assign values to columns of a row that no row of the source matches.
 
@@ -116,16 +122,20 @@ class MergeBuilder:
         >>> merge.when_not_matched_by_source_update({"miles": 0}).execute().rows_updated
         2
         """
-        return self._add(Kind.NOT_MATCHED_BY_SOURCE, Action.UPDATE, predicate, updates)
+        return self._add(
+            Kind.NOT_MATCHED_BY_SOURCE, Action.UPDATE, _one_of(predicate, condition), updates
+        )
 
-    def when_not_matched_by_source_delete(self, predicate: Any = None) -> MergeBuilder:
+    def when_not_matched_by_source_delete(
+        self, predicate: Any = None, *, condition: Any = None
+    ) -> MergeBuilder:
         """Delete a row that no row of the source matches.
 
         >>> merge = dataset.merge({"m": [1]}, "target.month = source.m")
         >>> merge.when_not_matched_by_source_delete("target.month = 3").execute().rows_deleted
         1
         """
-        return self._add(Kind.NOT_MATCHED_BY_SOURCE, Action.DELETE, predicate)
+        return self._add(Kind.NOT_MATCHED_BY_SOURCE, Action.DELETE, _one_of(predicate, condition))
 
     def execute(self) -> ChangeResult:
         """Carry out the MERGE in one commit. The source is read into memory.
@@ -172,3 +182,11 @@ class MergeBuilder:
             )
         self._clauses.add(Clause(kind, action, predicate, values))
         return self
+
+
+def _one_of(predicate: Any, condition: Any) -> Any:
+    if predicate is not None and condition is not None:
+        raise InvalidOptionError(
+            option="condition", value=condition, reason="is predicate by another name: give one."
+        )
+    return condition if predicate is None else predicate

@@ -108,7 +108,7 @@ def bound_clause(
     if clause.action is not Action.DELETE:
         values = everything if clause.values is None else clause.values
         row = None if clause.kind is Kind.NOT_MATCHED else target
-        assigned = Assignments.of(values, schema, scope, row)
+        assigned = Assignments.of(values, schema, scope, row, target)
     return BoundClause(clause, condition, assigned)
 
 
