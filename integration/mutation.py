@@ -86,6 +86,15 @@ FEED_DOORS = ("doors/test_changes_request.py",)
 
 MUTANTS = [
     *_in(
+        "spark/writing/session_settings.py",
+        ("doors/test_tasks.py",),
+        (
+            "one task that knows the session's setting is enough",
+            "if not tasks or None in tasks:",
+            "if not any(tasks):",
+        ),
+    ),
+    *_in(
         "cli/sql_conditions.py",
         CLI_SQL,
         (

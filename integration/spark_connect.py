@@ -38,6 +38,7 @@ def inside(folder: Path, master: str) -> int:
     from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
     from lakehouse_source.spark.session.configure import planner_jar
     from tests.doors import planner_queries as pq
+    from tests.doors import session_matrix
     from tests.doors.test_planner_queries import multiset
 
     spark = (
@@ -80,6 +81,8 @@ def inside(folder: Path, master: str) -> int:
         wrong.append("no answer from the catalog")
     if "ColumnarToRow" not in pruned:
         wrong.append("rows are copied out of batches: " + pruned)
+    if session_matrix.main(list(session_matrix.CONNECT)):
+        wrong.append("sessions of one server")
     statements = change_rows(spark, folder)
     print(f"{statements} steps of programs that change rows: no difference from DuckDB")
     print(f"{asked} queries through Connect on Spark {spark.version}, {len(wrong)} wrong")

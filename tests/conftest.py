@@ -70,6 +70,7 @@ MORE_CASES_WITH_SPARK = {
     "test_a_query_gives_what_duckdb_gives": 4,
     "test_the_catalog_answers": 4,
     "test_a_join_equals_parquet": 2,
+    "test_each_session_does_the_main_job_or_refuses_it": 3,
     "test_every_type_comes_back_as_parquet_gives_it": 2,
     "test_every_type_is_read_as_parquet_gives_it": 2,
     "test_partition_values_are_those_of_the_catalog": 2,

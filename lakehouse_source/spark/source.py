@@ -21,9 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
-from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.committer import tell
-from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
+from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
@@ -76,6 +75,7 @@ from lakehouse_source.spark.types.spark_types import arrow_schema, spark_schema
 from lakehouse_source.spark.writing.batch_write import PlakeWriter
 from lakehouse_source.spark.writing.commit_options import write_options
 from lakehouse_source.spark.writing.row_change_write import begin_statement
+from lakehouse_source.spark.writing.session_settings import Followed
 from lakehouse_source.spark.writing.stream_write import PlakeStreamWriter
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.options import WriteOptions
@@ -246,17 +246,18 @@ class PlakeDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         freeze_gc()
-        every = with_settings(self.options, self._own.get(Told.SETTINGS, {}))
+        settings = self._own.get(Told.SETTINGS)
+        every = with_settings(self.options, settings or {})
+        known = None if settings is not None else frozenset(name.lower() for name in every)
         if Told.STATEMENT in self._own or ROW_CHANGES.lower() in self.options:
-            return begin_statement(every, self._own.get(Told.STATEMENT), schema)
+            return begin_statement(every, self._own.get(Told.STATEMENT), schema, Followed(known))
         options, storage = split_storage_options(every)
-        if self._own.get(Told.SETTINGS) and (isolation := options.pop("isolation", None)):
+        if settings and (isolation := options.pop("isolation", None)):
             isolation_of(isolation)  # adding and replacing rows is the same under both
         replaced = self._own.get(Told.OVERWRITE)
         kind = self._own.get(Told.MODE)
         table = self._own.get(Told.STAGED)
         reads = self._own.get(Told.READS, ())
-        session = self._own.get(Told.SESSION_PARTITIONS, "static")
         given = Options(options, WRITE_OPTIONS, "writing")
         path = given.path()
         check_no_secrets(path, storage)
@@ -266,9 +267,6 @@ class PlakeDataSource(DataSource):
             replaces = overwrite or table is not None
             mode = "overwrite" if replaces else "error" if kind == Mode.CREATE else "append"
             chosen = replace(write_options(given, mode), must_exist=kind == Mode.EXISTING)
-            if session.lower() == "dynamic" and given.text("partitionOverwriteMode") is None:
-                partial = _may_be_dynamic(chosen) and _is_partitioned(address, catalog, chosen)
-                chosen = replace(chosen, dynamic_partitions=partial)
             if table is not None:
                 chosen = catalog_tables.with_table(chosen, table)
             if replaced is not None:
@@ -276,7 +274,13 @@ class PlakeDataSource(DataSource):
             own = _own_version(reads, address) if chosen.mode == "overwrite" else None
             chosen = replace(chosen, reads_own_rows=own is not None)
             staged = begin(catalog, address, incoming, chosen, base_version=own)
-        return PlakeWriter(staged, address.uri, given.text("catalog"))
+        # Spark itself follows the session in writes to tables of its catalog.
+        decides = staged.spec.partition_by and kind != Mode.EXISTING and table is None
+        by_session = decides and _replaces_all(chosen) and not given.text("partitionOverwriteMode")
+        if known is not None:
+            known |= {"isolation"}  # adding and replacing rows is the same under both
+        session = Followed(known, bool(by_session))
+        return PlakeWriter(staged, address.uri, given.text("catalog"), session)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         freeze_gc()
@@ -345,18 +349,10 @@ def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> int | No
     return min((at for path, at in reads if Address(path, None).uri == address.uri), default=None)
 
 
-def _may_be_dynamic(options: WriteOptions) -> bool:
-    """Tell whether a write may follow the session's setting, which its own options override."""
+def _replaces_all(options: WriteOptions) -> bool:
+    """Tell whether no option of a write says which rows it replaces."""
     whole = options.overwrite_where is None and not options.overwrite_schema
     return options.mode == "overwrite" and whole
-
-
-def _is_partitioned(address: Address, catalog: Catalog, options: WriteOptions) -> bool:
-    try:
-        with catalog.read() as reader:
-            return bool(address.snapshot(catalog, reader).partition_by)
-    except DatasetNotFoundError:
-        return bool(options.partition_by)
 
 
 def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:

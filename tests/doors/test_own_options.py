@@ -187,8 +187,8 @@ def test_every_option_of_the_extension_is_refused(
             door(session, dataset, name, "[]")
 
 
-def test_a_setting_of_the_catalog_gives_none(spark: SparkSession, dataset: str) -> None:
-    session = spark.newSession()
+def test_a_setting_of_the_catalog_gives_none(spark_catalog: SparkSession, dataset: str) -> None:
+    session = spark_catalog.newSession()
     session.conf.set("spark.sql.catalog.odd", "io.plake.spark.PlakeCatalog")
     asked = envelope.question({Told.QUESTION: truncation(dataset)})
     session.conf.set(f"spark.sql.catalog.odd.{Envelope.NAME}", asked)

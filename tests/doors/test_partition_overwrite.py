@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
+from lakehouse_source.spark.protocol.vocabulary import Setting
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +58,30 @@ def test_save_leaves_the_rows_that_it_leaves_in_parquet(
     assert left["plake"] == left["parquet"]
     dynamic = (option or session).lower() == "dynamic"
     assert len(left["plake"]) == (KEPT_BY_DYNAMIC if dynamic else 1)
+
+
+@pytest.mark.parametrize("session", ["dynamic", "static", None])
+def test_a_session_without_the_extension_follows_its_setting(
+    spark: SparkSession, spark_planner: SparkSession, tmp_path: Path, session: str | None
+) -> None:
+    """All rows were replaced, silently: only a rule of the extension told what the session says."""
+    off = spark_planner.newSession()
+    off.conf.set(Setting.PLANNER, "false")
+    for number, plain in enumerate((spark, off)):
+        path = f"{tmp_path}/{number}"
+        save(old(plain), "plake", "append", path)
+        if session is not None:
+            plain.conf.set(MODE, session)
+        try:
+            # Two tasks: one of them has no row.
+            rows = plain.range(2).where("id = 1").selectExpr("id", "1 AS p").repartition(2)
+            save(rows, "plake", "overwrite", path)
+        finally:
+            plain.conf.unset(MODE)
+        dynamic = session == "dynamic"
+        assert lake.open_dataset(path).scan().count_rows() == (KEPT_BY_DYNAMIC if dynamic else 1)
+        operation = lake.open_dataset(path).history()[0].operation
+        assert operation == ("overwrite partitions" if dynamic else "overwrite")
 
 
 DOORS: dict[str, Callable[[DataFrame, str], Any]] = {

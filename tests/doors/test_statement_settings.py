@@ -77,6 +77,36 @@ def table(
     return name, path
 
 
+@pytest.mark.parametrize("door", ["append", "overwrite", "open"])
+def test_a_write_without_the_extension_refuses_a_setting_that_it_was_not_told(
+    spark: SparkSession, tmp_path: Path, door: str
+) -> None:
+    """The setting did nothing, silently: the same rows were appended by every run of a job."""
+    path = str(tmp_path / "d")
+    lake.write_dataset({"i": [1, 2], "v": [1, 2]}, path)
+    rows = spark.range(1).selectExpr("7L AS i", "7L AS v")
+    pair = {"txnAppId": "job", "txnVersion": 1}
+
+    def write(**options: object) -> None:
+        if door == "open":
+            lake.spark.open(spark, path).delete("i = 1")
+        else:
+            rows.write.format("plake").mode(door).options(**options).save(path)
+
+    with settings(spark, **pair):
+        with pytest.raises(
+            PySparkException, match=r"spark\.plake\.statement\.txn.*enable\(spark\)"
+        ):
+            write()
+        assert lake.open_dataset(path).version == 1
+        if door != "open":
+            write(**pair)
+    with settings(spark, isolation="serializable"):
+        if door != "open":
+            write()
+    assert lake.open_dataset(path).version == (1 if door == "open" else 3)
+
+
 def history(spark: SparkSession, table: str) -> list[tuple[str, str]]:
     at = f"{table}.history" if "`" not in table else f"{table}.`history`"
     rows = spark.sql(f"SELECT version, txn_app_id, metadata FROM {at} ORDER BY version").collect()

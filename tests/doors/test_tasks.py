@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from inspect import signature
 from itertools import product
@@ -21,6 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import writer as parquet_writer
 from lakehouse_source.parquet.read_write_specs import WriteSpec
@@ -37,7 +39,7 @@ from lakehouse_source.spark.reading.packing import (
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.spark.types.decimals import decimals_to_longs
-from lakehouse_source.spark.writing.batch_write import PlakeWriter
+from lakehouse_source.spark.writing.batch_write import FilesWritten, PlakeWriter
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
 
@@ -225,6 +227,32 @@ def elsewhere(made: PlakeWriter) -> PlakeWriter:
 
 def ids(*values: int) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"id": pa.array(values, pa.int64())})
+
+
+def test_an_overwrite_that_cannot_know_the_session_s_setting_is_refused(tmp_path: Path) -> None:
+    lake.write_dataset({"id": [1, 2], "p": [0, 1]}, tmp_path, partition_by="p")
+    schema = StructType([StructField(name, LongType()) for name in ("id", "p")])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": pa.array([3]), "p": pa.array([1])})
+
+    made = source(tmp_path).writer(schema, overwrite=True)
+    assert isinstance(made, PlakeWriter)
+    message = elsewhere(made).write(rows())
+    assert isinstance(message, FilesWritten)
+    assert message.session is None  # there is no task here
+    with pytest.raises(InvalidOptionError, match="'dynamic' the partitions of the new rows"):
+        elsewhere(made).commit([message])
+    elsewhere(made).abort([message])
+    known = replace(message, session={"spark.sql.sources.partitionOverwriteMode": "DYNAMIC"})
+    with pytest.raises(InvalidOptionError, match="Spark did not tell"):
+        elsewhere(made).commit([known, message])
+    assert lake.open_dataset(tmp_path).version == 1
+    for mode, left in (("dynamic", [1, 3]), ("static", [3])):
+        told = source(tmp_path, partitionoverwritemode=mode).writer(schema, overwrite=True)
+        assert isinstance(told, PlakeWriter)
+        elsewhere(told).commit([elsewhere(told).write(rows())])
+        assert sorted(lake.read_dataset(tmp_path)["id"].to_pylist()) == left
 
 
 def test_only_files_named_in_messages_are_committed(tmp_path: Path) -> None:

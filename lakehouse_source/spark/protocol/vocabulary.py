@@ -483,11 +483,10 @@ class Told:
     # Of a write that replaces rows: the datasets of plake that its query reads, as pairs of a path
     # and a version, without versions that the user named.
     READS = "read_versions"
-    # Of an overwrite by path: the session's `spark.sql.sources.partitionOverwriteMode`.
-    SESSION_PARTITIONS = "session_partitions"
     # Of a write that creates or replaces a table: what `Answer.STAGED` told.
     STAGED = "staged_table"
-    # Of a write: the session's settings `Setting.STATEMENT`, as {name: value}.
+    # Of every write but those of streams: the session's settings `Setting.STATEMENT`, as {name:
+    # value}.
     SETTINGS = "session_settings"
     # Of a write: a value of `Mode`.
     MODE = "write_mode"

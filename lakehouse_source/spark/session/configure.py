@@ -12,7 +12,9 @@ import re
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +39,7 @@ _REDACTION_DEFAULT = "(?i)url"
 _CATALOG_CLASS = "io.plake.spark.PlakeCatalog"
 _CATALOG_WITH_VIEWS = "io.plake.spark.PlakeViewCatalog"
 _MUTABLE_LOADER = "org.apache.spark.util.MutableURLClassLoader"
+_IN_JAR_ONLY = "META-INF/plake-sources.sha256"  # and not among the classes that `enable` adds
 
 Builder = TypeVar("Builder")
 
@@ -65,8 +68,10 @@ def configure(
         name: the name of the catalog in Spark: `SELECT * FROM plake.`/data/flights``.
         warehouse: the folder or URI of tables that are created without a location.
 
-    Adds the jar to `spark.jars`, which must be set before the JVM starts; for a running session,
-    use `enable`. Jars of this builder are kept. Jars of a `spark-defaults.conf` are not, because a
+    Adds the jar to `spark.jars`. Spark reads this once in a JVM, so where one runs already, as
+    after a session that was stopped, the builder's `getOrCreate` and `create` give it the jar, and
+    they load the extension into a session that runs, as `enable` does. Jars of this builder are
+    kept. Jars of a `spark-defaults.conf` are not, because a
     setting in code replaces the setting of the file. Also hides the option `catalog` in plans and
     logs, because the option may hold a password. Does not set
     `spark.sql.python.filterPushdown.enabled`: plake does not need this setting, and with it other
@@ -74,7 +79,8 @@ def configure(
 
     Raises:
         InvalidOptionError: the builder is for a Spark Connect server that runs
-            elsewhere; its administrator configures it (`spark_conf/README.md`).
+            elsewhere; its administrator configures it (`spark_conf/README.md`). `getOrCreate`
+            raises it where a session that runs has a warehouse for another catalog.
 
     >>> from pyspark.sql import SparkSession
     >>> spark = lake.spark.configure(SparkSession.builder).getOrCreate()
@@ -98,9 +104,50 @@ def configure(
     }
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
+    for method in ("getOrCreate", "create"):
+        if make := getattr(builder, method, None):
+            setattr(builder, method, _equipping(make, catalog, name, warehouse))
     use_this_python(options)
     remove_at_exit()
     return builder
+
+
+def _equipping(
+    make: Callable[[], Any], catalog: str | None, name: str, warehouse: str | None
+) -> Callable[[], Any]:
+    """A builder's method that ends with a session that has the extension."""
+
+    @wraps(make)
+    def make_equipped() -> Any:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        running = SparkSession._instantiatedSession
+        if SparkContext._active_spark_context is None:
+            _add_jar(SparkContext._jvm)
+        elif is_classic(running):
+            _check_warehouse(running, _catalog_settings(catalog, name, warehouse), name)
+        spark = make()
+        context = SparkContext._active_spark_context
+        if context is not None:  # none: a Connect server that is not in this process
+            server = spark if is_classic(spark) else SparkSession(context)
+            _load(server)
+            _allow_hosts(server, catalog)
+        return spark
+
+    return make_equipped
+
+
+def _add_jar(jvm: Any) -> None:
+    """Add the jar to Spark's class loader in a JVM that runs, as `spark.jars` does when it starts.
+
+    New sessions then find the extension by the services that the jar names.
+    """
+    if jvm is None:
+        return
+    mutable = _mutable_loader(jvm)
+    if mutable is not None and mutable.getResource(_IN_JAR_ONLY) is None:
+        mutable.addURL(jvm.java.io.File(str(planner_jar())).toURI().toURL())
 
 
 def _catalog_settings(catalog: str | None, name: str, warehouse: str | None) -> dict[str, str]:
@@ -131,8 +178,8 @@ def enable(
 ) -> Any:
     """Load the planner extension into a session that runs already; returns it.
 
-    `catalog`, `name` and `warehouse` are as in `configure`. Once the session has used a `catalog`,
-    it keeps this catalog: Spark reads its settings once.
+    `catalog`, `name` and `warehouse` are as in `configure`. Another `catalog` than before is used
+    from the next statement on; frames and views that were made keep their tables.
 
     Takes effect for queries that are planned from now on. Sessions that share this one's
     extensions (`spark.newSession()`) get it too; set `spark.plake.planner.enabled` to false in a
@@ -140,16 +187,44 @@ def enable(
 
     Raises:
         InvalidOptionError: a Spark Connect session; the administrator configures its server
-            (`spark_conf/README.md`).
+            (`spark_conf/README.md`). Or the session's warehouse was set for another catalog.
 
     >>> spark = lake.spark.enable(spark)
     >>> lake.spark.is_enabled(spark)
     True
     """
-    from py4j.protocol import Py4JError
-
     _require_classic(spark)
     settings = _catalog_settings(catalog, name, warehouse)
+    _check_warehouse(spark, settings, name)
+    _load(spark)
+    spark.conf.set(Setting.PLANNER, "true")
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    _allow_hosts(spark, catalog)
+    spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
+    return spark
+
+
+def _check_warehouse(spark: Any, settings: Mapping[str, str], name: str) -> None:
+    """Refuse to create the tables of a catalog in the warehouse that was named with another one."""
+    catalog, warehouse = (f"spark.sql.catalog.{name}.{one}" for one in ("catalog", "warehouse"))
+    before = spark.conf.get(catalog, None)
+    if before in (None, settings.get(catalog, before)) or warehouse in settings:
+        return
+    found = spark.conf.get(warehouse, None)
+    if found is not None:
+        raise InvalidOptionError(
+            option="warehouse",
+            value=found,
+            reason="was given with another catalog. Give the warehouse of this catalog, or call "
+            f"spark.conf.unset({warehouse!r}) first: then it is the one that the catalog stores.",
+        )
+
+
+def _load(spark: Any) -> None:
+    """Load the extension into a session that does not have it, or has a part of it."""
+    from py4j.protocol import Py4JError
+
     if find_rule(spark) is None:
         _apply_extension(spark, spark._jsparkSession.extensions())
         find_rule(spark)  # the rules are made: `spark_catalog` is plake's from the first query on
@@ -158,16 +233,14 @@ def enable(
     _give_to_executors(spark)
     register_if_missing(spark)
     remove_at_exit()
-    spark.conf.set(Setting.PLANNER, "true")
-    for key, value in settings.items():
-        spark.conf.set(key, value)
+
+
+def _allow_hosts(spark: Any, catalog: str | None) -> None:
     if catalog is not None:
         # Imported here: it imports the catalog, which a session without one does not need.
         from lakehouse_source.spark.session.static_configuration import allow_hosts_of
 
         allow_hosts_of(spark, catalog)
-    spark.conf.set(_REDACTION, _with_catalog(spark.conf.get(_REDACTION, _REDACTION_DEFAULT)))
-    return spark
 
 
 def is_enabled(spark: Any) -> bool:
@@ -221,9 +294,7 @@ def _loader(spark: Any) -> Any:
     """
     jvm, jar = spark._jvm, planner_jar()
     spark_loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    mutable = spark_loader
-    while mutable is not None and not _is_mutable(mutable.getClass()):
-        mutable = mutable.getParent()
+    mutable = _mutable_loader(jvm)
     if mutable is not None:
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()[:16]
         entry = EXTENSION.replace(".", "/") + ".class"
@@ -244,6 +315,14 @@ def _classes(jar: Path, digest: str) -> str:
     with zipfile.ZipFile(jar) as archive:
         archive.extractall(folder, [one for one in archive.namelist() if one.endswith(".class")])
     return folder
+
+
+def _mutable_loader(jvm: Any) -> Any:
+    """Spark's class loader that accepts more classes, or None."""
+    loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
+    while loader is not None and not _is_mutable(loader.getClass()):
+        loader = loader.getParent()
+    return loader
 
 
 def _is_mutable(kind: Any) -> bool:

@@ -97,6 +97,7 @@ SETTINGS = (
     *("isolation", "targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
+PARTITION_MODES = ("static", "dynamic")  # values of `partitionOverwriteMode`
 # Further options for the writes of `lake.spark.open`: what happens to the written rows, a value of
 # `vocabulary.Command`, and the version on which this was decided.
 ROW_CHANGES = "rowChanges"

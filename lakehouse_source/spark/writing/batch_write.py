@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.types.text_lengths import fitted_texts
+from lakehouse_source.spark.writing.session_settings import Followed, seen_in_task
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite
@@ -26,26 +27,32 @@ class FilesWritten(WriterCommitMessage):
     """The files of one task attempt. Only files in a message can be committed."""
 
     files: tuple[FileMetadata, ...]
+    session: Mapping[str, str] | None  # `seen_in_task`
 
 
 class PlakeWriter(DataSourceArrowWriter):
     """Writes one frame. Spark pickles it: `commit` and `abort` each run in a new process."""
 
-    def __init__(self, staged: StagedWrite, path: str, catalog: str | None) -> None:
+    def __init__(
+        self, staged: StagedWrite, path: str, catalog: str | None, session: Followed
+    ) -> None:
         self.staged = staged
         self.path = path
         self.catalog = conceal(catalog)
+        self.session = session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         freeze_gc()
         spec = self.staged.spec
         rows = fitted_texts(iterator, spec.schema)
-        return FilesWritten(shortened(write_files(spec, rows)))
+        return FilesWritten(shortened(write_files(spec, rows)), seen_in_task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        written = (message for message in messages if isinstance(message, FilesWritten))
+        staged = self.session.applied(self.staged, (one.session for one in written))
         with Address(self.path, catalog_of_query(self.catalog)).open() as catalog:
-            result = commit(catalog, self.staged, self._files(messages))
-            compact_after(catalog, self.staged, result)
+            result = commit(catalog, staged, self._files(messages))
+            compact_after(catalog, staged, result)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, catalog_of_query(self.catalog)).open() as catalog:

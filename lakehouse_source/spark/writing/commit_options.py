@@ -7,7 +7,7 @@ from dataclasses import replace
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.properties import Layout
-from lakehouse_source.spark.session.options import Options
+from lakehouse_source.spark.session.options import PARTITION_MODES, Options
 from lakehouse_source.write.commit.options import WriteOptions
 
 
@@ -55,12 +55,12 @@ def write_options(given: Options, mode: str) -> WriteOptions:
         )
     where = where or delta_where
     overwrite_mode = (given.text("partitionOverwriteMode") or "static").lower()
-    if overwrite_mode not in ("static", "dynamic"):
+    if overwrite_mode not in PARTITION_MODES:
         raise InvalidOptionError(
             option="partitionOverwriteMode",
             value=overwrite_mode,
             reason="is not a mode.",
-            known=("static", "dynamic"),
+            known=PARTITION_MODES,
         )
     return replace(
         commit_options(given),

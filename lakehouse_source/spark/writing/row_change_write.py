@@ -57,6 +57,7 @@ from lakehouse_source.spark.session.static_configuration import catalog_of_query
 from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
 from lakehouse_source.spark.types.spark_types import spark_schema
 from lakehouse_source.spark.writing.commit_options import commit_options, file_options
+from lakehouse_source.spark.writing.session_settings import Followed, seen_in_task
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
@@ -108,6 +109,7 @@ class RowsChanged(WriterCommitMessage):
     deleted: Mapping[str, bytes]
     updated: Mapping[str, bytes]
     inserted: int
+    session: Mapping[str, str] | None  # `seen_in_task`
 
 
 @dataclass
@@ -138,7 +140,10 @@ def _asked(given: Options) -> dict[str, Any]:
 
 
 def begin_statement(
-    options: Mapping[str, str], told: Mapping[str, Any] | None, schema: StructType
+    options: Mapping[str, str],
+    told: Mapping[str, Any] | None,
+    schema: StructType,
+    session: Followed,
 ) -> RowChangeWriter:
     """Begin the write of a statement. `schema` has the columns of its rows.
 
@@ -190,6 +195,7 @@ def begin_statement(
         condition,
         isolation,
         reads_known=change is not Change.MERGE and not rescans,
+        session=session,
     )
 
 
@@ -236,6 +242,7 @@ class RowChangeWriter(DataSourceArrowWriter):
         isolation: Isolation,
         *,
         reads_known: bool,
+        session: Followed,
     ) -> None:
         self.staged = staged
         self.path = path
@@ -244,6 +251,7 @@ class RowChangeWriter(DataSourceArrowWriter):
         self.condition = condition
         self.isolation = isolation
         self.reads_known = reads_known
+        self.session = session
 
     @property
     def spec(self) -> WriteSpec:
@@ -265,6 +273,7 @@ class RowChangeWriter(DataSourceArrowWriter):
             _serialized(found.deleted),
             _serialized(found.updated),
             found.inserted,
+            seen_in_task(),
         )
 
     def _rows(self, batches: Iterable[pa.RecordBatch], found: _Found) -> Iterator[pa.RecordBatch]:
@@ -326,6 +335,7 @@ class RowChangeWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         parts = [one for one in messages if isinstance(one, RowsChanged)]
         files = self._files(parts)
+        self.session.applied(self.staged, (one.session for one in parts))
         with Address(self.path, catalog_of_query(self.catalog)).open() as catalog:
             try:
                 touched = _united(parts)

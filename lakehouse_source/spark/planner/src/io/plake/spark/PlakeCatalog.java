@@ -11,6 +11,7 @@ import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -27,7 +28,6 @@ import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -42,40 +42,30 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public class PlakeCatalog
     implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+  /** The session that makes this catalog. Another one may be active where it is used. */
+  private final SparkSession session = SparkSession.active();
+
   private String name;
-  private volatile Map<String, String> known = Map.of();
-  private volatile Channel channel;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
-    know(new HashMap<>(options.asCaseSensitiveMap()));
   }
 
   /**
-   * Spark makes a catalog once in a session, maybe for a path, and never tells it of settings that
-   * come later ({@code enable}). One that was not told where plake's catalog is looks again.
+   * The way to plake, with the settings that the session has now: Spark makes a catalog once in a
+   * session, and never tells it of settings that are changed later.
    */
   Channel channel() {
-    if (!known.containsKey(Vocabulary.Place.CATALOG)) {
-      String prefix = "spark.sql.catalog." + name + ".";
-      Map<String, String> now = new HashMap<>();
-      for (Map.Entry<String, String> one
-          : CollectionConverters.asJava(SQLConf.get().getAllConfs()).entrySet()) {
-        if (one.getKey().startsWith(prefix)) {
-          now.put(one.getKey().substring(prefix.length()), one.getValue());
-        }
+    PlakeExtension.require(session);
+    String prefix = "spark.sql.catalog." + name + ".";
+    Map<String, String> options = new HashMap<>();
+    CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach((key, value) -> {
+      if (key.startsWith(prefix)) {
+        options.put(key.substring(prefix.length()), value);
       }
-      if (now.containsKey(Vocabulary.Place.CATALOG)) {
-        know(now);
-      }
-    }
-    return channel;
-  }
-
-  private void know(Map<String, String> options) {
-    known = options;
-    channel = new Channel(name, options);
+    });
+    return new Channel(name, options);
   }
 
   @Override

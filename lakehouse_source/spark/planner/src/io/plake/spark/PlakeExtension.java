@@ -7,6 +7,7 @@ import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TimesOfPaths;
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.Refusal;
 import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
 import io.plake.spark.format.PlakeProvider;
@@ -30,11 +31,13 @@ import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.function.Supplier;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.sources.DataSourceRegister;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -158,6 +161,30 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         }
       };
     }
+  }
+
+  /**
+   * Refuses a session that has a catalog of plake and lacks the rules of this extension.
+   *
+   * <p>Its rows could be read and added, but not changed, and nothing would be pruned. Spark makes
+   * the list of an analyzer's rules once in a session.
+   *
+   * @return true
+   */
+  static boolean require(SparkSession session) {
+    String found = "is not loaded";
+    for (Rule<?> rule : CollectionConverters.asJava(
+        session.sessionState().analyzer().extendedResolutionRules())) {
+      if (rule.getClass().getName().startsWith(PACKAGE)) {
+        if (rule.getClass().getClassLoader() == PlakeExtension.class.getClassLoader()) {
+          return true;
+        }
+        found = "is of another version";
+      }
+    }
+    throw Refusal.because("[PLAKE_INVALID_OPTION] this session has a catalog of plake, whose planner"
+        + " extension " + found + ": call lakehouse_source.spark.enable(spark), or put"
+        + " plake-planner.jar into spark.jars before Spark starts.");
   }
 
   /**

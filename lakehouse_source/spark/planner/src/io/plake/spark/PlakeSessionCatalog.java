@@ -52,6 +52,8 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
 
   private static final Transform[] NONE = new Transform[0];
 
+  private final SparkSession session = SparkSession.active();
+
   /**
    * Makes this class the session catalog of a session, unless the user chose one.
    *
@@ -80,12 +82,20 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     }
   }
 
+  private boolean isOurs(Table found) {
+    return SessionEntry.isOurs(found) && PlakeExtension.require(session);
+  }
+
+  private boolean isOurs(Map<String, String> properties) {
+    return SessionEntry.isOurs(properties) && PlakeExtension.require(session);
+  }
+
   // --- tables that are there -----------------------------------------------------
 
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
     Table found = super.loadTable(table);
-    if (!SessionEntry.isOurs(found)) {
+    if (!isOurs(found)) {
       return SessionEntry.ofSpark(found);
     }
     SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
@@ -127,7 +137,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   private SessionEntry entryOf(Identifier table) {
     try {
       Table found = super.loadTable(table);
-      return SessionEntry.isOurs(found) ? SessionEntry.of(name(), table, (V1Table) found) : null;
+      return isOurs(found) ? SessionEntry.of(name(), table, (V1Table) found) : null;
     } catch (NoSuchTableException e) {
       return null;
     }
@@ -170,7 +180,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     if (provider != null) {
       properties.putIfAbsent(TableCatalog.PROP_PROVIDER, provider);
     }
-    if (!SessionEntry.isOurs(properties)) {
+    if (!isOurs(properties)) {
       return super.createTable(table, asked.columns(), asked.partitions(), properties);
     }
     Map<String, String> all = TableQuestions.propertiesLike(source, asked);
@@ -183,7 +193,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    if (!SessionEntry.isOurs(properties)) {
+    if (!isOurs(properties)) {
       return super.createTable(table, columns, partitions, properties);
     }
     Map<String, String> texts = SessionEntry.withoutOptions(properties);
@@ -267,7 +277,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   public StagedTable stageCreate(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    return SessionEntry.isOurs(properties)
+    return isOurs(properties)
         ? created(table, columns, partitions, properties)
         : StagedBySpark.created(this, table, columns, partitions, properties);
   }
@@ -289,7 +299,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws NoSuchNamespaceException {
     try {
-      if (!SessionEntry.isOurs(properties)) {
+      if (!isOurs(properties)) {
         if (tableExists(table)) {
           dropTable(table);
         }

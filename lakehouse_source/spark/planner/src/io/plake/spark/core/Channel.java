@@ -107,14 +107,10 @@ public final class Channel {
     return settings;
   }
 
-  /** Adds the session's settings of statements to options of a write. */
+  /** Adds the session's settings of statements to options of a write, also where there are none. */
   static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
-    ObjectNode settings = settings();
-    if (settings.isEmpty()) {
-      return given;
-    }
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
-    SealedOptions.tell(options, Vocabulary.Told.SETTINGS, settings);
+    SealedOptions.tell(options, Vocabulary.Told.SETTINGS, settings());
     return new CaseInsensitiveStringMap(options);
   }
 

@@ -2,7 +2,6 @@ package io.plake.spark.statements;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.TextNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Envelope;
@@ -20,10 +19,8 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -34,9 +31,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * runs: an overwrite replaces all rows that are there when it commits, and its query has not seen
  * these. plake's writer looks whether one of the datasets is its own, and then refuses to commit
  * after such a commit. A version that the user named does not count: to go back to it may be the aim.
- *
- * <p>An overwrite by path also learns Spark's setting of what it replaces: Spark itself obeys it in
- * writes to tables of a catalog only.
  */
 public final class OverwriteReads extends Rule<LogicalPlan> {
 
@@ -59,17 +53,7 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
     }
     ArrayNode reads = Envelope.object().putArray(Vocabulary.Told.READS);
     collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
-    LogicalPlan told =
-        reads.isEmpty() ? node : telling(node, Vocabulary.Told.READS, reads);
-    return isByPath(write) ? telling(
-        told, Vocabulary.Told.SESSION_PARTITIONS, TextNode.valueOf(
-            SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static"))) : told;
-  }
-
-  private static boolean isByPath(V2WriteCommand write) {
-    Table target = ((DataSourceV2Relation) write.table()).table();
-    return write instanceof OverwriteByExpression
-        && !(target instanceof PlakeTable) && !(target instanceof TableToCreate);
+    return reads.isEmpty() ? node : telling(node, Vocabulary.Told.READS, reads);
   }
 
   private static boolean replaces(V2WriteCommand write) {
