@@ -1009,8 +1009,8 @@ MUTANTS = [
         ),
         (
             "the partition columns of dropped branches are not looked at",
-            "prefixes = folder_prefixes(reader, (record, *branches))",
-            "prefixes = folder_prefixes(reader, (record,))",
+            "gate = OwnFiles.of(reader, (record, *branches), uri)",
+            "gate = OwnFiles.of(reader, (record,), uri)",
         ),
     ),
     *_in(

@@ -230,7 +230,7 @@ def release_of_format(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @contextmanager
 def refused_in_release(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Behave as an older release, and expect that it refuses a catalog of this one."""
-    refused = pytest.raises(CatalogUnavailableError, match="it has format 10")
+    refused = pytest.raises(CatalogUnavailableError, match="it has format 11")
     with release_of_format(number, monkeypatch), refused:
         yield
 
@@ -1172,8 +1172,12 @@ class CatalogContract:
     # --- format
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
-        """Undo what later formats add to the tables of a catalog. For the formats 3 to 9."""
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 10."""
         _idle_connections.close_all()
+        plant("ALTER TABLE pending_writes DROP COLUMN login")
+        if number == 10:
+            plant("UPDATE catalog_format SET version = 10")
+            return
         for table, columns in COLUMNS_NEW_IN_FORMAT_10.items():
             for column in columns if number >= 6 or table != "deletion_vectors" else ():
                 plant(f"ALTER TABLE {table} DROP COLUMN {column}")
@@ -1363,6 +1367,24 @@ class CatalogContract:
         assert sorted(dataset.refresh().scan().to_table()["a"].to_pylist()) == [2, 3]
         with refused_in_release(9, monkeypatch):
             lake.write_dataset(pa.table({"a": [4]}), uri, catalog=url)
+
+    def test_writes_of_the_tenth_format_can_be_committed_and_its_writers_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """They would write to a catalog that was fenced when it was copied."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1]}), uri, catalog=url)
+        plant("INSERT INTO pending_writes (write_id, dataset_id) SELECT 'w', id FROM datasets")
+        self.take_back_to_format(10, url, plant)
+        with open_catalog(url) as catalog, catalog.write() as transaction:
+            assert transaction.heartbeat("w")
+        lake.write_dataset(pa.table({"a": [2]}), uri, catalog=url)
+        with refused_in_release(10, monkeypatch):
+            lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

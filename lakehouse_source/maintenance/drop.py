@@ -17,10 +17,8 @@ from lakehouse_source.catalog.owners import check_owner, release_owner
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.maintenance.dataset_folder import (
-    folder_prefixes,
-    is_in_place,
+    OwnFiles,
     lock_branches,
-    nested_datasets,
     remove_empty_folders,
 )
 from lakehouse_source.model import DatasetRecord
@@ -158,8 +156,7 @@ def _delete_files(
     if not dry_run:
         check_owner(catalog, storage)
     with catalog.read() as reader:
-        inside = nested_datasets(reader, uri)
-        prefixes = folder_prefixes(reader, (record, *branches))
+        gate = OwnFiles.of(reader, (record, *branches), uri)
         recorded = frozenset().union(*(reader.recorded_writes(o.id) for o in (record, *branches)))
         known = frozenset().union(*(reader.paths(one)[1] for one in (record, *branches)))
     found = []
@@ -167,8 +164,7 @@ def _delete_files(
         ids = own_name(file.path)
         # Files of another catalog have such names too.
         ours = ids is not None and (file.path in known or str(ids[0]) in recorded)
-        placed = is_in_place(file.path, prefixes)
-        if ours and placed and not file.path.startswith(tuple(inside)):
+        if ours and gate.refusal(file.path) is None:
             found.append(file)
     if dry_run:
         return found
@@ -179,7 +175,7 @@ def _delete_files(
             return []
     for file in found:
         storage.delete(file.path)
-    remove_empty_folders(storage, prefixes)
+    remove_empty_folders(storage, gate.prefixes)
     if uri == record.base_uri:  # a catalog in the folder stays its owner
         release_owner(catalog, storage)
     return found

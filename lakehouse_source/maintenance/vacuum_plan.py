@@ -28,16 +28,18 @@ from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.maintenance.dataset_folder import (
+    ELSEWHERE,
+    NOT_OURS,
+    OTHER_DATASET,
     FolderPrefixes,
-    folder_prefixes,
-    is_in_place,
+    OwnFiles,
     lock_branches,
-    nested_datasets,
 )
 from lakehouse_source.maintenance.reports import Tallies
 from lakehouse_source.model import ExpiredFile
 from lakehouse_source.parquet.names import (
     is_iceberg_file,
+    is_vector_file,
     own_name,
 )
 from lakehouse_source.read.address import Address
@@ -53,9 +55,6 @@ YOUNG = "younger than the retention"
 PENDING = "its write may still be going on"
 EXPIRED = "only expired versions had it"
 ORPHAN = "no version has it and its write is over"
-NOT_OURS = "not a name that plake gives"
-ELSEWHERE = "not where this dataset puts files"
-OTHER_DATASET = "another dataset's"
 UNKNOWN = "this catalog has not recorded its write"
 
 
@@ -157,7 +156,7 @@ class VacuumPlanner:
         if options.of_any_age:
             # The times in names of files may be ahead of the database's clock.
             self.retention = timedelta.min
-        self.folder_prefixes = folder_prefixes(tx, self.datasets)
+        self.own = OwnFiles.of(tx, self.datasets, address.uri)
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
@@ -186,7 +185,6 @@ class VacuumPlanner:
         rows_to_forget = self._plan_expired(readable_names)
         self._plan_expired_vectors(readable_names)
         iceberg_rows = self._plan_iceberg_files(known_names)
-        below_others = nested_datasets(self.tx, self.uri)
         orphans: list[_Orphan] = []
         for file in self.listed:
             name = _name(file.path)
@@ -194,13 +192,13 @@ class VacuumPlanner:
                 self.kept.add(READABLE, file.path, file.size_bytes)
             elif name in known_names:
                 continue  # its rows decided above
-            elif any(file.path.startswith(prefix) for prefix in below_others):
+            elif self.own.is_others(file.path):
                 self.kept.add(OTHER_DATASET, file.path, file.size_bytes)
             else:
                 orphans += self._possible_orphan(file, name)
         self._plan_orphans(orphans)
         return VacuumPlan(
-            self.to_delete, self.kept, rows_to_forget, self.folder_prefixes, iceberg_rows
+            self.to_delete, self.kept, rows_to_forget, self.own.prefixes, iceberg_rows
         )
 
     def _is_outdated(self, readable_names: set[str], versions: Mapping[int, int] | None) -> bool:
@@ -232,10 +230,10 @@ class VacuumPlanner:
                     self.kept.add(YOUNG, path, size)
             elif _name(path) in readable_names:
                 rows_to_forget += ids
-            elif own_name(path) is None:
-                # A file that plake did not write: its row is deleted, the file never.
-                self.kept.add(NOT_OURS, path, size)
-                rows_to_forget += ids
+            elif (refusal := self.own.refusal(path, recorded=True)) is not None:
+                # A file that this dataset did not write: its row is deleted, the file never.
+                self.kept.add(refusal, path, size)
+                rows_to_forget += () if refusal == ELSEWHERE else ids
             else:
                 self.to_delete.append(FileToDelete(path, size, EXPIRED, tuple(ids)))
         return tuple(rows_to_forget)
@@ -249,7 +247,10 @@ class VacuumPlanner:
         for path, file in newest.items():
             if _name(path) in readable_names:
                 continue  # another vector in the file is needed
-            if self.now - file.expired_at < self.retention:
+            refusal = self.own.refusal(path) or (None if is_vector_file(path) else NOT_OURS)
+            if refusal is not None:
+                self.kept.add(refusal, path, file.size_bytes)
+            elif self.now - file.expired_at < self.retention:
                 self.kept.add(YOUNG, path, file.size_bytes)
             else:
                 self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
@@ -282,17 +283,16 @@ class VacuumPlanner:
                 continue
             if path in needed:
                 self.kept.add(needed[path], path, listed[path])
+            elif (refusal := self.own.refusal(path)) is not None:
+                self.kept.add(refusal, path, listed[path])
             else:
                 self.to_delete.append(FileToDelete(path, listed[path], EXPIRED))
         return old
 
     def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
-        ids = own_name(name)
-        if ids is None:
-            self.kept.add(NOT_OURS, file.path, file.size_bytes)
-            return []
-        if not is_in_place(file.path, self.folder_prefixes):
-            self.kept.add(ELSEWHERE, file.path, file.size_bytes)
+        ids, refusal = own_name(name), self.own.refusal(file.path)
+        if ids is None or refusal is not None:
+            self.kept.add(refusal or NOT_OURS, file.path, file.size_bytes)
             return []
         return [_Orphan(file, str(ids[0]), max(map(_time_in, ids)))]
 

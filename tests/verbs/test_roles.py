@@ -447,6 +447,9 @@ def test_no_client_claims_the_login_of_another(
     for write_id in ("mine", "mine:of a branch"):
         with psycopg.connect(place.url_of(role)) as connection:
             connection.execute("UPDATE datasets SET current_version = current_version + 1")
+            connection.execute(
+                "INSERT INTO pending_writes (write_id, dataset_id) VALUES (%s, 1)", (write_id,)
+            )
             made = connection.execute(
                 "INSERT INTO transactions (dataset_id, version, timestamp, operation, "
                 "metadata_json, summary_json, write_id, committed_by) "

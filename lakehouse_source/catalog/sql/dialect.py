@@ -10,7 +10,8 @@ class Dialect:
     """What one database spells differently from the others.
 
     `now` is the database's clock in microseconds since 1970 UTC; `login` is the client's user as
-    the database knows it, NULL if the database has no users; `greatest` is the name of the function
+    the database knows it, NULL if the database has no users; `is_login` tells whether the client may
+    act as the login that committed `t`, NULL if there is no such login; `greatest` is the name of the function
     that picks the larger of two numbers; `among` tests membership in a bound list of ids and `ids`
     is that list as a relation; `files_of_s` joins files to a relation `s` of ids that comes first,
     one look-up per id; `bounds_of_s` joins the search index to a relation `s` of spans in the same
@@ -25,6 +26,7 @@ class Dialect:
     placeholder: str
     now: str
     login: str
+    is_login: str
     greatest: str
     among: str
     ids: str

@@ -20,7 +20,7 @@ from lakehouse_source.catalog.sql.records import Description, to_datetime, to_mi
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
 from lakehouse_source.catalog.sql.tags import TagReader
 from lakehouse_source.catalog.sql.write_states import WriteState
-from lakehouse_source.errors import CorruptDatasetError
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 from lakehouse_source.model import DatasetRecord, TransactionRecord
 from lakehouse_source.storage import split_branch, with_branch
 
@@ -159,9 +159,14 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         """The commit that a write repeats: its application committed this number or a later one.
 
         The commit with the same number, or else the last commit.
+
+        Raises:
+            InvalidOptionError: the application's id belongs to another login.
         """
         pair = app_id, txn_version
-        return self._repeated_by(pair, *self._session.query_all(repeating(dataset_id, pair)))
+        return self._repeated_by(
+            dataset_id, pair, *self._session.query_all(repeating(dataset_id, pair))
+        )
 
     def version_at(self, dataset_id: int, timestamp: datetime) -> int | None:
         """The last version committed at or before an instant."""
@@ -230,13 +235,30 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return records.transaction_records(rows, self.redacted_url)
 
     def _repeated_by(
-        self, pair: tuple[str, int], same: Iterable[Row], last: Iterable[Row]
+        self, dataset_id: int, pair: tuple[str, int], same: Iterable[Row], last: Iterable[Row]
     ) -> TransactionRecord | None:
         """The result of the queries of `repeating`."""
         for record in self._transaction_records([*same, *last]):
             if record.txn_version is not None and record.txn_version >= pair[1]:
+                self._check_application(dataset_id, pair[0])
                 return record
         return None
+
+    def _check_application(self, dataset_id: int, app_id: str) -> None:
+        """Check that a write is no repetition of what another login committed under its id.
+
+        The id of an application belongs to the login that used it first, and to its members.
+        """
+        found = self._session.query(sql.LOGINS_OF_APPLICATION, (dataset_id, app_id))
+        others = sorted(str(login) for login, is_mine in found if is_mine is not None)
+        if others and not any(is_mine for _login, is_mine in found):
+            raise InvalidOptionError(
+                option="txn_app_id",
+                value=app_id,
+                reason=f"belongs to the login {others[0]!r}, which used it first. Choose another "
+                f"id, or let the owner of the database run GRANT {others[0]} TO the login of this "
+                "program.",
+            )
 
     def _schema(self, raw: bytes) -> pa.Schema:
         return records.schema(raw, self.redacted_url)

@@ -85,6 +85,11 @@ TRANSACTION_BY_TXN = f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? AN
 LAST_OF_APPLICATION = (
     f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? ORDER BY txn_version DESC LIMIT 1"
 )
+# `is_login`: the client is that login, or a member of it; NULL: the login is no more.
+LOGINS_OF_APPLICATION = (
+    "SELECT DISTINCT t.committed_by, {is_login} FROM transactions AS t "
+    "WHERE t.dataset_id = ? AND t.txn_app_id = ?"
+)
 VERSION_AT = (
     "SELECT version FROM transactions WHERE dataset_id = ? AND timestamp <= ? "
     "ORDER BY timestamp DESC LIMIT 1"

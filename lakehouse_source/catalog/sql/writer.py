@@ -158,7 +158,7 @@ class CatalogTransaction(
             self._dataset_record(datasets[0]),
             next(iter(self._transaction_records(last)), None),
             (schemas[0][0], self._schema(schemas[0][1])) if schemas else None,
-            self._claim(claim, pair),
+            self._claim(identity, claim, pair),
         )
 
     def set_properties(self, dataset_id: int, properties: DatasetProperties) -> None:
@@ -209,9 +209,8 @@ class CatalogTransaction(
             to_rows.json_text(committing(committer), "committer"),
         )
         if claim is None:
-            claim = self._claim(
-                self._session.query_all(_claiming(write_id, dataset_id, pair)), pair
-            )
+            answers = self._session.query_all(_claiming(write_id, dataset_id, pair))
+            claim = self._claim(dataset_id, answers, pair)
         repeated = _repetition(write_id, claim, pair)
         if repeated is not None:
             raise self._conflict(dataset_id, version, repeated)
@@ -341,10 +340,12 @@ class CatalogTransaction(
 
     # --- inside
 
-    def _claim(self, answers: Sequence[Sequence[Row]], pair: tuple[str, int] | None) -> Claim:
+    def _claim(
+        self, dataset_id: int, answers: Sequence[Sequence[Row]], pair: tuple[str, int] | None
+    ) -> Claim:
         """What the answers to `_claiming` say."""
         _, states, done, *repeats = answers
-        repeated = None if pair is None else self._repeated_by(pair, *repeats)
+        repeated = None if pair is None else self._repeated_by(dataset_id, pair, *repeats)
         records = self._transaction_records(done)
         if records:
             return Claim(WriteState.COMMITTED, records[0], repeated)

@@ -9,6 +9,7 @@ DUCKDB = Dialect(
     # The time at which the transaction began: after it got its turn to write.
     now="epoch_us(current_timestamp)",
     login="NULL",
+    is_login="TRUE",
     greatest="greatest",
     among="IN (SELECT unnest(CAST(? AS BIGINT[])))",
     ids="SELECT unnest(CAST(? AS BIGINT[])) AS file_id",

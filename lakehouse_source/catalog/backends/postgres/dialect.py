@@ -8,6 +8,7 @@ POSTGRES = Dialect(
     placeholder="$",  # and a number
     now="CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
     login="CAST(session_user AS TEXT)",
+    is_login="pg_has_role(session_user, to_regrole(quote_ident(t.committed_by))::OID, 'MEMBER')",
     greatest="greatest",
     among="= ANY (CAST(? AS BIGINT[]))",
     ids="SELECT unnest(CAST(? AS BIGINT[])) AS file_id",

@@ -9,6 +9,7 @@ SQLITE = Dialect(
     # strftime('%f') and julianday have milliseconds; rounding undoes the float's error.
     now="CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000",
     login="NULL",
+    is_login="TRUE",
     greatest="max",
     among="IN (SELECT value FROM json_each(?))",
     ids="SELECT value AS file_id FROM json_each(?)",

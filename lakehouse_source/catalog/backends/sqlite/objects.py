@@ -19,7 +19,7 @@ from lakehouse_source.catalog.sql import migrations
 _TABLE_OF_SQLITE = re.compile(r"CREATETABLEsqlite_\w+\([a-z,]*\)")
 # SHA-256 of the exact definitions in a new catalog. Making a catalog in memory and comparing it
 # takes 12 ms, which each process would wait when it opens its first catalog.
-NEW_CATALOG = "c45167ad7cec03e542b43a56a9aca2a3b738e67b3374ba01724d6a300eb5658a"
+NEW_CATALOG = "b5cf039bfe67ff50a638df4f3ba26bfef1694efff142c883b8b4cc1b10c0f5f8"
 
 
 def _rows(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
