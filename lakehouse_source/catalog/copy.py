@@ -2,17 +2,20 @@
 
 Rows are copied as they are, ids too. A catalog in a dataset's own folder knows the dataset as `.`:
 the copy knows it by its URI. The copy is one transaction of the new database, which ends when all
-rows were read back from it and compared. An interrupted copy leaves no catalog.
+rows were read back from it and compared. An interrupted copy leaves no catalog. A catalog that
+moves is fenced first: both own the same files, and only one may be written to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from lakehouse_source.catalog.backends.sqlite.objects import columns_of_tables
-from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.locate import folder_around
+from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.session import Row, Session
@@ -34,8 +37,41 @@ class CopyReport:
     rows: dict[str, int] = field(default_factory=dict)
 
 
+def move_catalog(source: Catalog, target: Catalog, *, progress: bool | None = None) -> CopyReport:
+    """Copy a catalog, which is fenced: from then on only the copy is written to.
+
+    Where the copy fails, the fence is taken off again.
+
+    Raises:
+        InvalidOptionError: the target has a catalog already.
+        CatalogUnavailableError: as `copy_catalog`, or the source is fenced for another copy.
+    """
+    copy = target.redacted_url
+
+    def fence(tx: CatalogTransaction) -> bool:
+        return tx.set_fence(copy)
+
+    is_new = in_transaction(source, source.redacted_url, "", fence, resolve=False)
+    try:
+        return copy_catalog(source, target, progress=progress)
+    except BaseException:
+        if is_new:
+            unfence_catalog(source, copy)
+        raise
+
+
+def unfence_catalog(catalog: Catalog, copy: str) -> None:
+    """Let a catalog be written to again that was copied; `copy` is what its fence names.
+
+    Raises:
+        InvalidOptionError: there is no fence, or it names another copy.
+    """
+    remove = partial(CatalogTransaction.remove_fence, copy=copy)
+    in_transaction(catalog, catalog.redacted_url, "", remove, resolve=False)
+
+
 def copy_catalog(source: Catalog, target: Catalog, *, progress: bool | None = None) -> CopyReport:
-    """Copy a catalog to a database that has none.
+    """Copy a catalog to a database that has none, as for a backup. The copy has no fence.
 
     Both catalogs then own the same files, and either may delete them: use only one.
 
@@ -66,6 +102,7 @@ def copy_catalog(source: Catalog, target: Catalog, *, progress: bool | None = No
             ((made,),) = read.query("SELECT created_at FROM catalog_format")
             written.execute("UPDATE catalog_format SET created_at = ?", (made,))
             _check(read, written, sums, report)
+            written.execute("DELETE FROM catalog_settings WHERE name = 'fence'")
 
         target.fill(_highest_ids(read), fill)
     return report

@@ -8,9 +8,8 @@ import click
 
 from lakehouse_source.cli.build import Asked, common
 
-_BOTH = (
-    "Both catalogs own the same folders now: stop the writers of the old one, use only the new "
-    "one, and then remove the old one."
+_FENCED = (
+    "Only the new catalog is written to now: writes to the old one are refused, and it can be read."
 )
 
 
@@ -56,6 +55,8 @@ def backup(asked: Asked, file: str) -> None:
 def copy(asked: Asked, source: str, target: str) -> None:
     """Copy the catalog SOURCE to the database TARGET, which has no catalog; every row is compared.
 
+    From then on only TARGET is written to.
+
     \b
     Example:
       plake catalog copy sqlite:////data/lake.db postgresql://user@host/lake
@@ -63,4 +64,22 @@ def copy(asked: Asked, source: str, target: str) -> None:
     if asked.catalog is not None:
         raise click.UsageError("SOURCE is the catalog: --catalog cannot be given too.")
     replace(asked, catalog=source).show("copy_catalog", to=target)
-    click.echo(_BOTH, err=True)
+    click.echo(_FENCED, err=True)
+
+
+@catalog.command()
+@click.argument("source")
+@click.argument("copy")
+@common()
+def unfence(asked: Asked, source: str, copy: str) -> None:
+    """Let the catalog SOURCE be written to again, after it was copied to COPY.
+
+    COPY is as the error names it. Write to one of both only: both own the same files.
+
+    \b
+    Example:
+      plake catalog unfence sqlite:////data/lake.db postgresql://user@host/lake
+    """
+    if asked.catalog is not None:
+        raise click.UsageError("SOURCE is the catalog: --catalog cannot be given too.")
+    replace(asked, catalog=source).show("unfence_catalog", copy=copy)

@@ -140,7 +140,7 @@ _ALL = (
 # Operations that `cli/refs.py` and `cli/catalogs.py` make commands of.
 _ELSEWHERE = {
     *("add_consumer", "advance_consumer", "consumers", "drop_consumer"),
-    *("backup_catalog", "copy_catalog", "describe_catalog"),
+    *("backup_catalog", "copy_catalog", "describe_catalog", "unfence_catalog"),
     *("create_branch", "create_tag", "drop_branch", "drop_tag", "fast_forward", "refs"),
     *("properties", "set_properties", "set_index_columns"),
     *(one.details for one in _ALL if one.details is not None),

@@ -1,7 +1,7 @@
-"""Verb. The folder of a dataset: which branches share it, where its files are, which are its own.
+"""Verb. The folder of a dataset: which branches share it, where its files are, which it owns.
 
-`OwnFiles` is the gate before every deletion: rows of a catalog name files, and who may write rows of
-one dataset may not have the files of another one deleted.
+`OwnFiles` is the gate before every deletion: rows of a catalog name files, and who may write rows
+of one dataset may not have the files of another one deleted.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from lakehouse_source.operations.entry import (
@@ -15,6 +16,9 @@ from lakehouse_source.operations.entry import (
     Subject,
     Type,
 )
+
+if TYPE_CHECKING:
+    from lakehouse_source.catalog.copy import CopyReport
 
 
 def _dropped(call: Call) -> Rows:
@@ -51,22 +55,33 @@ def _info(call: Call) -> Rows:
 
 
 def _copy(call: Call) -> Rows:
-    from lakehouse_source.catalog import open_catalog
-    from lakehouse_source.catalog.copy import copy_catalog
+    from lakehouse_source.catalog.copy import move_catalog
 
-    with (
-        call.target.names() as source,
-        open_catalog(call.arguments["to"], create=True) as target,
-    ):
-        report = copy_catalog(source.database, target, progress=call.progress)
+    yield from _copied(call, call.arguments["to"], move_catalog)
+
+
+def _copied(call: Call, url: str, copy: Callable[..., CopyReport]) -> Rows:
+    from lakehouse_source.catalog import open_catalog
+
+    with call.target.names() as source, open_catalog(url, create=True) as target:
+        report = copy(source.database, target, progress=call.progress)
         for table, rows in report.rows.items():
             yield target.redacted_url, table, rows
 
 
 def _backup(call: Call) -> Rows:
+    from lakehouse_source.catalog.copy import copy_catalog
+
     path = os.path.abspath(call.arguments["file"])
-    arguments = {"to": f"sqlite:///{quote(path)}"}
-    yield from _copy(replace(call, arguments=arguments))
+    yield from _copied(call, f"sqlite:///{quote(path)}", copy_catalog)
+
+
+def _unfence(call: Call) -> Rows:
+    from lakehouse_source.catalog.copy import unfence_catalog
+
+    with call.target.names() as catalog:
+        unfence_catalog(catalog.database, call.arguments["copy"])
+        yield (catalog.redacted_url,)
 
 
 COPIED = (
@@ -85,10 +100,20 @@ BACKUP = Operation(
 )
 COPY = Operation(
     "copy_catalog",
-    "Copies the catalog to another database, which has none: all versions, branches, tags and ids.",
+    "Copies the catalog to another database, which has none: all versions, branches, tags and ids. "
+    "From then on only the copy is written to.",
     (Parameter("to", Type.TEXT, "the URL of the new catalog", required=True),),
     COPIED,
     _copy,
+    subject=Subject.NONE,
+    is_called=False,
+)
+UNFENCE = Operation(
+    "unfence_catalog",
+    "Lets a catalog be written to again that was copied to another database.",
+    (Parameter("copy", Type.TEXT, "the copy, as the error names it", required=True),),
+    (Column("catalog", Type.TEXT, "the catalog that is written to again"),),
+    _unfence,
     subject=Subject.NONE,
     is_called=False,
 )

@@ -18,6 +18,7 @@ from lakehouse_source.operations.entry import Operation
 _ALL = (
     catalog.BACKUP,
     catalog.COPY,
+    catalog.UNFENCE,
     catalog.INFO,
     catalog.DROPPED,
     catalog.UNDROP,

@@ -156,7 +156,7 @@ def test_every_command_has_a_case() -> None:
 def test_every_operation_has_a_command() -> None:
     """`tag`, `branch`, `consumer`, `properties` and `catalog` are several."""
     in_own = {"create_branch", "create_tag", "drop_branch", "drop_tag", "fast_forward", "refs"}
-    in_own |= {"backup_catalog", "copy_catalog", "describe_catalog"}
+    in_own |= {"backup_catalog", "copy_catalog", "describe_catalog", "unfence_catalog"}
     in_own |= {"add_consumer", "advance_consumer", "consumers", "drop_consumer"}
     in_own |= {"properties", "set_properties", "set_index_columns"}
     in_own |= {one.details for one in COMMANDS.values() if one.details is not None}

@@ -10,17 +10,17 @@ class Dialect:
     """What one database spells differently from the others.
 
     `now` is the database's clock in microseconds since 1970 UTC; `login` is the client's user as
-    the database knows it, NULL if the database has no users; `is_login` tells whether the client may
-    act as the login that committed `t`, NULL if there is no such login; `greatest` is the name of the function
-    that picks the larger of two numbers; `among` tests membership in a bound list of ids and `ids`
-    is that list as a relation; `files_of_s` joins files to a relation `s` of ids that comes first,
-    one look-up per id; `bounds_of_s` joins the search index to a relation `s` of spans in the same
-    way. `spans` is a bound relation of spans, empty where each span is bound by itself; `levels`
-    tells which levels a column has; it is empty if seeking in the index is slower than reading it.
-    `hex_lower` and `hex_upper` are keys as hexadecimal text. `highest_id` is a query for the
-    highest id that was ever given in `$table`. `cascades`: rows that refer to deleted ones go with
-    them. `new_file_ids` gives a number of ids (at least one) that no file has or had; `id_pairs` is
-    a bound JSON object as a relation of `old_id`, its keys, and `new_id`.
+    the database knows it, NULL if the database has no users; `is_login` tells whether the client
+    may act as the login that committed `t`, NULL if there is no such login; `greatest` is the name
+    of the function that picks the larger of two numbers; `among` tests membership in a bound list
+    of ids and `ids` is that list as a relation; `files_of_s` joins files to a relation `s` of ids
+    that comes first, one look-up per id; `bounds_of_s` joins the search index to a relation `s` of
+    spans in the same way. `spans` is a bound relation of spans, empty where each span is bound by
+    itself; `levels` tells which levels a column has; it is empty if seeking in the index is slower
+    than reading it. `hex_lower` and `hex_upper` are keys as hexadecimal text. `highest_id` is a
+    query for the highest id that was ever given in `$table`. `cascades`: rows that refer to deleted
+    ones go with them. `new_file_ids` gives a number of ids (at least one) that no file has or had;
+    `id_pairs` is a bound JSON object as a relation of `old_id`, its keys, and `new_id`.
     """
 
     placeholder: str

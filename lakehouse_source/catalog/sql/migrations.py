@@ -335,10 +335,10 @@ _TENTH: Sequence[str] = (
     ){without_rowid}""",
 )
 
-# `login` is who registered a write, as the database knows the client: where PostgreSQL's roles are in
-# force (backends/postgres/roles.sql), nobody else ends the write or commits it. NULL: unknown, or a
-# database without users. From this format on, a catalog may also be fenced (`fence.py`). An older
-# format would write to it: it has to be refused.
+# `login` is who registered a write, as the database knows the client: where PostgreSQL's roles are
+# in force (backends/postgres/roles.sql), nobody else ends the write or commits it. NULL: unknown,
+# or a database without users. From this format on, a catalog may also be fenced (`fence.py`). An
+# older format would write to it: it has to be refused.
 _ELEVENTH: Sequence[str] = ("ALTER TABLE pending_writes ADD COLUMN login TEXT",)
 
 # MIGRATIONS[n] leads from format n to format n + 1.

@@ -7,6 +7,9 @@ catalog are the only identifiers there are.
 
 from __future__ import annotations
 
+# A column of a statement: the copy that the fence of the catalog names (`fence.py`), or NULL.
+FENCED_FOR = "(SELECT value FROM catalog_settings WHERE name = 'fence') AS value_or_null"
+
 # --- datasets and their history ----------------------------------------------
 
 _DATASET = (

@@ -16,7 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from lakehouse_source.catalog.sql.fence import refuse_fenced
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
+from lakehouse_source.catalog.sql.statements import FENCED_FOR
 from lakehouse_source.catalog.sql.to_rows import without_nul
 from lakehouse_source.errors import CorruptDatasetError
 
@@ -173,6 +175,7 @@ _CLAIM = (
     "ON CONFLICT (write_id) DO UPDATE SET heartbeat_at = pending_writes.heartbeat_at"
 )
 _STATE = "SELECT state, dataset_id FROM pending_writes WHERE write_id = ?"
+_CLAIMED = f"SELECT state, {FENCED_FOR} FROM pending_writes WHERE write_id = ?"
 _COMMITTED = "SELECT dataset_id FROM transactions WHERE write_id = ?"
 _RECORDED = (
     "SELECT write_id FROM transactions WHERE dataset_id = ? "
@@ -204,12 +207,17 @@ def claim(write_id: str, dataset_id: int | None) -> list[Statement]:
     Afterwards nobody else changes the write's state until the transaction ends. The second result
     is for `claimed`.
     """
-    return [(_CLAIM, (write_id, dataset_id)), (_STATE, (write_id,))]
+    return [(_CLAIM, (write_id, dataset_id)), (_CLAIMED, (write_id,))]
 
 
-def claimed(answer: Iterable[Row]) -> WriteState:
-    """The state of a claimed write, unless `transactions` has it: then it is committed."""
-    ((state, _dataset_id),) = answer
+def claimed(answer: Iterable[Row], catalog: str) -> WriteState:
+    """The state of a claimed write, unless `transactions` has it: then it is committed.
+
+    Raises:
+        CatalogUnavailableError: the catalog is fenced, because it was copied.
+    """
+    ((state, fence),) = answer
+    refuse_fenced(fence, catalog)
     return _stored_state(state)
 
 

@@ -19,6 +19,7 @@ from lakehouse_source.catalog.sql.branches import FORGET_BRANCH, BranchChanges
 from lakehouse_source.catalog.sql.consumers import ConsumerChanges
 from lakehouse_source.catalog.sql.erasure import ErasureChanges
 from lakehouse_source.catalog.sql.expiry import ExpiryChanges
+from lakehouse_source.catalog.sql.fence import FENCED, FenceChanges, refuse_fenced
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
 from lakehouse_source.catalog.sql.names import NameChanges
@@ -74,6 +75,7 @@ class CatalogTransaction(
     BranchChanges,
     ExpiryChanges,
     ErasureChanges,
+    FenceChanges,
     WriteStateChanges,
 ):
     """One database transaction: all of it is committed when its `with` block ends well."""
@@ -124,6 +126,7 @@ class CatalogTransaction(
     @property
     def names(self) -> NameChanges:
         """The names of datasets, which this transaction may change."""
+        refuse_fenced(self.fence(), self._session.redacted_url)
         return NameChanges(self._session)
 
     @property
@@ -340,6 +343,12 @@ class CatalogTransaction(
 
     # --- inside
 
+    def _ask(self, statement: str, values: Sequence[Any]) -> list[Row]:
+        # Whoever begins a change looks at its dataset: a fence is told before the work is done.
+        rows, ((fence,),) = self._session.query_all([(statement, values), FENCED])
+        refuse_fenced(fence, self._session.redacted_url)
+        return rows
+
     def _claim(
         self, dataset_id: int, answers: Sequence[Sequence[Row]], pair: tuple[str, int] | None
     ) -> Claim:
@@ -349,7 +358,7 @@ class CatalogTransaction(
         records = self._transaction_records(done)
         if records:
             return Claim(WriteState.COMMITTED, records[0], repeated)
-        return Claim(write_states.claimed(states), None, repeated)
+        return Claim(write_states.claimed(states, self._session.redacted_url), None, repeated)
 
     def _conflict(self, dataset_id: int, version: int, reason: str) -> CommitConflictError:
         rows = self._session.query(sql.DATASET_BY_ID, (dataset_id,))
