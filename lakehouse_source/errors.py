@@ -26,14 +26,14 @@ Grouped by what a handler does:
     ├── StreamSchemaError               PLAKE_STREAM_SCHEMA
       read again, then write again
     ├── CommitConflictError             PLAKE_COMMIT_CONFLICT
-      make the same call again, at once if `retryable`, else later
+      make the same call again, at once if `retryable`, or after what `later` names
     ├── CatalogUnavailableError         PLAKE_CATALOG_UNAVAILABLE
       ask for the right that is missing; nothing was committed
     ├── AccessDeniedError               PLAKE_ACCESS_DENIED
       look the write up in the catalog: it may be committed
     ├── CommitUnknownError              PLAKE_COMMIT_UNKNOWN
     ├── CommitAcknowledgementLostError  PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST
-      check the disk, the object store and the permissions
+      check the disk, the object store and the permissions; `later` names what to wait for
     ├── StorageError                    PLAKE_STORAGE
     ├── ErasureIncompleteError          PLAKE_ERASURE_INCOMPLETE
       repair from a backup, or report a bug
@@ -62,6 +62,18 @@ CATALOG_ROLES = {
 
 def _rebuild(cls: type[PlakeError], facts: dict[str, Any]) -> PlakeError:
     return cls(**facts)
+
+
+# What an error of a call waits for that succeeds later.
+DATABASE_ANSWERS = "the database of the catalog answers"
+LOCK_IS_FREE = "the transaction that holds the lock has ended"
+DISK_HAS_SPACE = "the disk has free space"
+# Of the operating system, in the texts of all drivers. Errors of DuckDB have no number.
+_FULL = ("No space left on device", "Disk quota exceeded", "disk is full")
+
+
+def _later(reason: str) -> str:
+    return DISK_HAS_SPACE if any(text in reason for text in _FULL) else ""
 
 
 # Characters of a text of the user's that a message repeats; the error's fields have all of it.
@@ -93,8 +105,10 @@ class PlakeError(Exception):
 
     `retryable`: the cause passes by itself (a deadlock, a lost connection), nothing was
     committed, and the same work may succeed when it is done again at once. False where
-    plake has waited or tried again already. `outcome_unknown`: a commit was sent, and it
-    is not known whether it was carried out; it must be looked up before it is repeated.
+    plake has waited or tried again already. `later`: what to wait for where the same call may
+    succeed then and nothing was committed ("the disk has free space"); empty where waiting does not
+    help, or need not be. `outcome_unknown`: a commit was sent, and it is not known whether it was
+    carried out; it must be looked up before it is repeated.
 
     >>> try:
     ...     lake.read_dataset("/data/nothing")
@@ -105,6 +119,7 @@ class PlakeError(Exception):
 
     code: ClassVar[str] = "PLAKE_ERROR"
     retryable: bool = False
+    later: str = ""
     outcome_unknown: bool = False
 
     def __post_init__(self) -> None:
@@ -597,6 +612,11 @@ class CatalogUnavailableError(PlakeError):
     reason: str
     retryable: bool = False
     attempts: int = 1
+    later: str = ""
+
+    def __post_init__(self) -> None:
+        self.later = self.later or _later(self.reason)
+        super().__post_init__()
 
     def _message(self) -> str:
         tried = f" ({self.attempts} attempts)" if self.attempts > 1 else ""
@@ -689,6 +709,11 @@ class StorageError(PlakeError):
     code = "PLAKE_STORAGE"
     path: str
     reason: str
+    later: str = ""
+
+    def __post_init__(self) -> None:
+        self.later = self.later or _later(self.reason)
+        super().__post_init__()
 
     def _message(self) -> str:
         return f"{self.path}: {self.reason}"

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import (
+    DATABASE_ANSWERS,
     CatalogUnavailableError,
     CommitConflictError,
     CommitUnknownError,
@@ -95,6 +96,7 @@ def in_transaction(
             catalog=catalog.redacted_url,
             reason="the connection was lost during each COMMIT",
             attempts=ATTEMPTS,
+            later=DATABASE_ANSWERS,
         ) from failure
     raise failure
 

@@ -449,6 +449,7 @@ def test_a_server_that_cannot_be_reached(
     assert CANARY not in "".join(traceback.format_exception(caught.value))
     assert not caught.value.retryable  # it was tried several times
     assert caught.value.attempts > 1 or kind == "no such database"
+    assert caught.value.later == "the database of the catalog answers"
 
 
 def test_a_server_that_does_not_answer_is_given_up(url: str) -> None:

@@ -96,7 +96,7 @@ def test_an_error_survives_pickling_with_every_attribute(error: PlakeError) -> N
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
-    for name in ("code", "retryable", "outcome_unknown"):
+    for name in ("code", "retryable", "later", "outcome_unknown"):
         assert getattr(again, name) == getattr(error, name)
 
 
@@ -110,6 +110,17 @@ def test_what_to_do_is_told_by_fields() -> None:
         isinstance(error, errors.CatalogUnavailableError) and error.attempts == 1
         for error in EXAMPLES
     ]
+
+
+@pytest.mark.parametrize("reason", ["[Errno 28] No space left on device", "Disk quota exceeded"])
+def test_a_full_disk_is_waited_for(reason: str) -> None:
+    """A handler that knew `retryable` alone gave up."""
+    for error in (
+        errors.StorageError(path="f", reason=reason),
+        errors.CatalogUnavailableError(catalog="c", reason=reason),
+    ):
+        assert (error.later, error.retryable) == (errors.DISK_HAS_SPACE, False)
+    assert errors.StorageError(path="f", reason="Permission denied").later == ""
 
 
 def test_errors_that_users_catch_are_public_names() -> None:

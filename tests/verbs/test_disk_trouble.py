@@ -88,6 +88,35 @@ class TestFullDisk:
         assert lake.read_dataset(uri, catalog=catalog) == table
         assert len(parquet_files(uri)) == 1
 
+    @pytest.mark.parametrize("beside", ["sqlite", "duckdb", "elsewhere"])
+    def test_expiry_and_vacuum_free_a_full_disk(
+        self, beside: str, disk: Path, catalog: lake.Catalog, tmp_path: Path
+    ) -> None:
+        """With the catalog on it, what expired before; with the catalog elsewhere, all."""
+        url = catalog.url if beside == "elsewhere" else f"{beside}://{disk}/catalog.db"
+        noise = random.Random(3)
+        with lake.open_catalog(url) as opened:
+            uri = disk / "things"
+            for _ in range(3):
+                rows = {"noise": [noise.randbytes(4096) for _ in range(10)]}
+                lake.write_dataset(rows, uri, catalog=opened, mode="overwrite")
+            dataset = lake.open_dataset(uri, catalog=opened)
+            if beside != "elsewhere":
+                dataset.expire_versions(keep_last=1)
+            (disk / "filler").write_bytes(b"x" * free(disk))
+            with pytest.raises(lake.PlakeError) as caught:
+                lake.write_dataset(rows, uri, catalog=opened)
+            assert (caught.value.later, caught.value.retryable) == (
+                "the disk has free space",
+                False,
+            )
+            if beside == "elsewhere":
+                dataset.expire_versions(keep_last=1)
+            dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+            assert free(disk) > 2 * 4096 * 10
+            lake.write_dataset({"noise": [b""]}, uri, catalog=opened)
+            assert dataset.refresh().scan().to_table().num_rows == 11
+
     def test_the_catalog_beside_the_data_is_full(self, disk: Path) -> None:
         uri = disk / "things"
         lake.write_dataset(SMALL, uri)

@@ -23,6 +23,7 @@ from lakehouse_source.catalog.sql.session import Row, Statement
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import (
+    DATABASE_ANSWERS,
     CatalogUnavailableError,
     CommitConflictError,
     DatasetNotFoundError,
@@ -120,9 +121,11 @@ class PooledCatalog(Catalog, Generic[Connection]):
             reason="has a catalog, or is in use by another program. Name a new one.",
         )
 
-    def _unavailable(self, reason: str, *, retryable: bool = False) -> CatalogUnavailableError:
+    def _unavailable(
+        self, reason: str, *, retryable: bool = False, later: str = ""
+    ) -> CatalogUnavailableError:
         return CatalogUnavailableError(
-            catalog=self.redacted_url, reason=reason, retryable=retryable
+            catalog=self.redacted_url, reason=reason, retryable=retryable, later=later
         )
 
     def _refused_row(self, reason: object) -> CommitConflictError:
@@ -280,7 +283,10 @@ class PooledCatalog(Catalog, Generic[Connection]):
                 if attempt == _ATTEMPTS or time.monotonic() + pause > give_up:
                     # Not `retryable`: callers must not repeat attempts that were repeated here.
                     raise CatalogUnavailableError(
-                        catalog=self.redacted_url, reason=error.reason, attempts=attempt
+                        catalog=self.redacted_url,
+                        reason=error.reason,
+                        attempts=attempt,
+                        later=error.later or DATABASE_ANSWERS,
                     ) from error
                 COMMIT.info(
                     "attempt %d for %s failed: %s", attempt, self.redacted_url, error.reason

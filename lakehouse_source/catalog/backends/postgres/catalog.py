@@ -33,6 +33,8 @@ from lakehouse_source.catalog.base import CatalogReader
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row, Session, Statement
 from lakehouse_source.errors import (
+    DISK_HAS_SPACE,
+    LOCK_IS_FREE,
     AccessDeniedError,
     CommitAcknowledgementLostError,
     PlakeError,
@@ -344,9 +346,12 @@ class PostgresCatalog(PooledCatalog[Connection]):
             return failures.access_denied(exc, self.url, self._conninfo, self.redacted_url)
         if exc.sqlstate == failures.LOCK_TIMEOUT:
             reason = f"it was locked by another transaction for {self._busy_seconds:g} seconds"
-            return self._unavailable(reason + failures.holder_of_lock(self._conninfo))
+            reason += failures.holder_of_lock(self._conninfo)
+            return self._unavailable(reason, later=LOCK_IS_FREE)
         return self._unavailable(
-            failures.reason(exc, self.url), retryable=failures.passes_by_itself(exc)
+            failures.reason(exc, self.url),
+            retryable=failures.passes_by_itself(exc),
+            later=DISK_HAS_SPACE if exc.sqlstate == failures.DISK_FULL else "",
         )
 
 

@@ -13,6 +13,7 @@ _ACTIVE_ELSEWHERE = {"40001", "40P01"}
 _SERVER_GONE = {"57P01", "57P02", "57P03", "53300", "25P03"}
 LOCK_TIMEOUT = "55P03"
 NO_RIGHT = "42501"
+DISK_FULL = "53100"
 _ROLES_OF_LOGIN = (
     "SELECT session_user, ARRAY(SELECT CAST(rolname AS TEXT) FROM pg_catalog.pg_roles "
     "WHERE rolname = ANY (%s) AND pg_has_role(session_user, oid, 'MEMBER') "

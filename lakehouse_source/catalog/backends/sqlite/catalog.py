@@ -34,7 +34,7 @@ from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
-from lakehouse_source.errors import CommitAcknowledgementLostError, PlakeError
+from lakehouse_source.errors import LOCK_IS_FREE, CommitAcknowledgementLostError, PlakeError
 
 # Primary result codes, https://www.sqlite.org/rescode.html
 _BUSY = 5
@@ -353,7 +353,8 @@ class SqliteCatalog(FileCatalog[Connection]):
         code = _code(exc)
         reason = self._distrust if code == _READ_ONLY else None
         # Never `retryable`: SQLite itself waited for a lock, for the busy timeout.
-        return self._unavailable(reason or _REASONS.get(code, str(exc)))
+        later = LOCK_IS_FREE if code == _BUSY else ""
+        return self._unavailable(reason or _REASONS.get(code, str(exc)), later=later)
 
 
 class _SqliteSession(OpenSession[Connection]):
