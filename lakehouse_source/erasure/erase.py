@@ -9,6 +9,7 @@ vacuum deletes the leftover files.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from lakehouse_source.erasure.family import Identity, Member, family, versions_o
 from lakehouse_source.erasure.find_rows import Finder, Matches
 from lakehouse_source.erasure.record import Erased, erase_texts, record
 from lakehouse_source.erasure.rewritten import Vectors, write_others
-from lakehouse_source.erasure.texts import texts_of
+from lakehouse_source.erasure.texts import numbers_of, repeats, texts_of
 from lakehouse_source.errors import ErasureIncompleteError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.maintenance.dataset_folder import lock_branches
@@ -118,6 +119,7 @@ class _Erasure:
         self.storage = Storage(address.location)
         self.finder = Finder(where, self.storage)
         self.texts = texts_of(where)
+        self.numbers = numbers_of(where)
         self.staged: StagedWrite | None = None
         self.written: list[FileMetadata] = []
         self.versions: dict[int, int] = {}
@@ -251,6 +253,7 @@ class _Erasure:
             if tally.what in (PENDING, UNKNOWN)
         ]
         left += self._in_schemas()
+        left += self._in_names()
         return ErasureReport(
             dataset=self.address.uri,
             version=self.versions.get(members[0].record.id, members[0].record.current_version),
@@ -266,11 +269,32 @@ class _Erasure:
         for member in self._members:
             kept = {f"schema of version {version}": schema.serialize().to_pybytes()
                     for version, schema in member.schemas.items()}  # fmt: skip
-            texts = member.record.properties.table_properties
-            kept["table properties"] = repr(dict(texts)).encode()
+            properties = member.record.properties
+            kept["table properties"] = repr(dict(properties.table_properties)).encode()
+            kept["property expire_rows"] = (properties.expire_rows or "").encode()
             for place, content in kept.items():
                 if any(text.encode() in content for text in self.texts):
                     yield f"a text of the condition, in the {place} (a default, or a comment)"
+
+    def _in_names(self) -> Iterable[str]:
+        """Where literals of the condition are kept beside the dataset: namespaces, views, notes.
+
+        Numbers are too common to be erased from notes of commits.
+        """
+        with self.catalog.read() as reader:
+            for space in reader.names.namespaces():
+                kept = {f"the properties of namespace {space.name}": repr(dict(space.properties))}
+                for name in reader.names.view_names(space.name):
+                    view = reader.names.view((space.name, name))
+                    kept[f"view {space.name}.{name}"] = json.dumps(view, ensure_ascii=False)
+                for place, content in kept.items():
+                    if any(text in content for text in self.texts):
+                        yield f"a text of the condition, in {place}"
+            for member in self._members:
+                for commit in reader.transactions(member.record.id):
+                    if self.numbers and repeats(commit.metadata, self.numbers):
+                        version = f"version {commit.version}"
+                        yield f"a number of the condition, in the notes of {version} of the catalog"
 
 
 def _check_deleted(address: Address, vacuumed: VacuumReport) -> None:

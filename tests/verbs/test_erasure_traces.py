@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,6 +121,55 @@ def test_a_column_means_what_it_meant_in_each_version(tmp_path: Path) -> None:
 def test_a_condition_on_rows_that_no_statistics_tell(dataset: lake.Dataset) -> None:
     assert dataset.erase("concat(email, '') = 'person-000007@example.org' AND id > part").rows == 1
     assert 7 not in ids(dataset, 1)
+
+
+def test_an_erasure_tells_where_else_the_catalog_repeats_its_literals(tmp_path: Path) -> None:
+    with lake.open_catalog(f"sqlite://{tmp_path}/c.db", warehouse=tmp_path) as catalog:
+        made = catalog.create_dataset("people", pa.schema([("id", "int64"), ("email", "string")]))
+        rows = {"id": [7, 8], "email": [email(7), email(8)]}
+        lake.write_dataset(rows, made.uri, catalog=catalog, commit_metadata={"batch": {"ids": [7]}})
+        lake.write_dataset(rows, made.uri, catalog=catalog, commit_metadata={"who": "number 17"})
+        dataset = catalog.dataset("people")
+        dataset.set_properties(expire_rows=f"email = '{email(7)}'")
+        catalog.set_namespace_properties("default", {"asked by": email(7)})
+        with catalog.write() as tx:
+            tx.names.put_view(("default", "mine"), {"sql": f"SELECT '{email(7)}'"})
+        report = dataset.refresh().erase(f"id = 7 AND email = '{email(7)}'")
+    assert report.rows == 2
+    for place in ("property expire_rows", "namespace default", "view default.mine"):
+        assert any(place in one for one in report.left), place
+    noted = [one for one in report.left if "a number of the condition" in one]
+    assert len(noted) == 1
+    assert "version 2 " in noted[0]
+
+
+def test_a_reader_that_an_erasure_waits_for_stalls_no_writer(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Who waits for a whole table makes everybody wait who comes later."""
+    url, uri = postgres_server.new_catalog(), str(tmp_path / "people")
+    lake.write_dataset(people(0, 10), uri, catalog=url)
+    failures: list[Exception] = []
+
+    def erase() -> None:
+        try:
+            lake.open_dataset(uri, catalog=url).erase("id = 3")
+        except Exception as error:
+            failures.append(error)
+
+    with psycopg.connect(url) as reader:
+        reader.execute("SELECT count(*) FROM files")
+        eraser = threading.Thread(target=erase)
+        eraser.start()
+        while lake.open_dataset(uri, catalog=url).version < 2:
+            time.sleep(0.05)
+        time.sleep(1)  # it waits for the table of files
+        began = time.monotonic()
+        lake.write_dataset(people(20, 21), uri, catalog=url)
+        assert time.monotonic() - began < 15
+        assert eraser.is_alive()
+    eraser.join()
+    assert not failures
 
 
 def test_postgresql_keeps_values_in_no_table_and_no_file_of_a_table(

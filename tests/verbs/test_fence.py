@@ -111,9 +111,11 @@ def test_a_fence_is_taken_off_by_the_name_of_the_copy(
     new = moved(catalog, tmp_path)
     with pytest.raises(InvalidOptionError, match="not what the fence names"):
         unfence_catalog(catalog.database, "sqlite:///x")
-    with open_catalog(f"sqlite://{tmp_path}/third.db") as third:
-        with pytest.raises(CatalogUnavailableError, match="was copied to"):
-            move_catalog(catalog.database, third, progress=False)
+    with (
+        open_catalog(f"sqlite://{tmp_path}/third.db") as third,
+        pytest.raises(CatalogUnavailableError, match="was copied to"),
+    ):
+        move_catalog(catalog.database, third, progress=False)
     unfence_catalog(catalog.database, new)
     assert lake.write_dataset(ROWS, catalog.dataset("things").uri, catalog=catalog).version == 5
 

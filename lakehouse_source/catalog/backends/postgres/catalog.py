@@ -7,6 +7,7 @@ no session locks), so a transaction pooler may stand in between.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -47,6 +48,9 @@ BUSY_SECONDS = 30.0
 # suspended in a transaction would keep its locks. The process loses no write: its files stay, and a
 # transaction whose connection is lost runs again.
 IDLE_SECONDS = 300.0
+# How long an erasure waits for a whole table at once, and lets others go on after that.
+_SHORT_LOCK_MILLISECONDS = 500
+_BETWEEN_LOCKS_SECONDS = 0.5
 # COPY inserts more rows than this; it takes one more round trip per table.
 _FEW_ROWS = 16
 _MIGRATION_LOCK = 0x706C616B65  # "plake"; transaction-scoped
@@ -102,6 +106,22 @@ _OWNS = (
     "SELECT pg_has_role(session_user, relowner, 'USAGE') FROM pg_catalog.pg_class "
     "WHERE oid = to_regclass('dataset_views')"
 )
+
+
+def _rewrite(connection: Connection, table: str, give_up: float) -> None:
+    """Rewrite a table, between other transactions.
+
+    Who waits for the whole table makes everybody wait who comes later. So each wait is short, and
+    the others go on between two of them.
+    """
+    while True:
+        try:
+            connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+            return
+        except psycopg.errors.LockNotAvailable:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(_BETWEEN_LOCKS_SECONDS)
 
 
 class PostgresCatalog(PooledCatalog[Connection]):
@@ -320,9 +340,10 @@ class PostgresCatalog(PooledCatalog[Connection]):
                 )
             )
             with self._translated():
-                connection.execute(self._lock_timeout.replace("SET LOCAL", "SET").encode())
+                connection.execute(f"SET lock_timeout = {_SHORT_LOCK_MILLISECONDS}".encode())
+                give_up = time.monotonic() + self._busy_seconds
                 for table in _TELL_OF_ROWS:
-                    connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
+                    _rewrite(connection, table, give_up)
                 # Removes the samples of earlier ANALYZE runs. Only a superuser may do this.
                 connection.execute(b"VACUUM (FULL) pg_catalog.pg_statistic")
                 others = connection.execute(_OPEN_SNAPSHOTS).fetchone()
