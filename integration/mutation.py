@@ -1068,13 +1068,8 @@ MUTANTS = [
         ),
         (
             "a purge deletes the files of a dataset inside",
-            "        if ours and placed and not file.path.startswith(tuple(inside)):",
-            "        if ours and placed:",
-        ),
-        (
-            "a purge deletes the files of a dataset that another catalog knows",
-            "        placed = is_in_place(file.path, prefixes)",
-            "        placed = True",
+            "        if ours and gate.refusal(file.path) is None:",
+            "        if ours:",
         ),
         (
             "a purge deletes the files of a dataset that was made anew",
