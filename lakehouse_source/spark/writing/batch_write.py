@@ -14,7 +14,6 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.types.text_lengths import fitted_texts
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite
@@ -38,9 +37,7 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         freeze_gc()
-        spec = self.staged.spec
-        rows = fitted_texts(iterator, spec.schema)
-        return FilesWritten(shortened(write_files(spec, rows)))
+        return FilesWritten(shortened(write_files(self.staged.spec, iterator)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         with Address(self.path, catalog_of_query(self.catalog)).open() as catalog:
