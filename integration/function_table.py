@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from lakehouse_source.language.functions.entry import Function
-from lakehouse_source.language.functions.numbers import NORMALISED_KEY
 from lakehouse_source.language.functions.table import FUNCTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "conditions.md"
@@ -17,8 +16,7 @@ def table() -> str:
     """The rows, functions of several names in one."""
     found: dict[Function, list[str]] = {}
     for name, function in FUNCTIONS.items():
-        if name != NORMALISED_KEY:
-            found.setdefault(function, []).append(name)
+        found.setdefault(function, []).append(name)
     rows = [BEGIN, "|---|---|---|---|---|"]
     for function, names in found.items():
         written = ", ".join(f"`{name}({_arguments(function)})`" for name in names)

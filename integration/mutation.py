@@ -1137,8 +1137,36 @@ MUTANTS = [
         ROW_CHANGES,
         (
             "NULL keys match each other",
-            "        if not key.null_safe and column.null_count:",
+            "        if not key.equality.null_safe and column.null_count:",
             "        if False:",
+        ),
+    ),
+    *_in(
+        "language/rows/keys.py",
+        ("verbs/test_key_types.py",),
+        (
+            "moments of two units are equal by their counts",
+            "    if coarse_ns == fine_ns:",
+            "    if True:",
+        ),
+        (
+            "moments before 1970 have another rest",
+            "        pc.if_else(below, pc.add(rest, ratio), rest),",
+            "        rest,",
+        ),
+        (
+            "keys that a cast makes equal are looked up as they are",
+            " if _keeps_apart(column, self.type) else [None]",
+            "",
+        ),
+    ),
+    *_in(
+        "parquet/writer.py",
+        ("verbs/test_text_lengths.py",),
+        (
+            "texts of any length are written",
+            "        table = fitted_texts(table, spec.schema)",
+            "        pass",
         ),
     ),
     *_in(
@@ -1832,7 +1860,7 @@ MUTANTS = [
         ("verbs/test_duckdb_writer.py",),
         (
             "DuckDB writer: a relation's rows are written although they have to be checked",
-            "if not field.nullable or is_nested(field.type):",
+            "if not field.nullable or is_nested(field.type) or has_lengths(field):",
             "if False:",
         ),
         (

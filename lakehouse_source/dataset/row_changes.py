@@ -11,7 +11,7 @@ from lakehouse_source.arguments import column_names, flag
 from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.statements.assignments import checked_names, equal_columns
+from lakehouse_source.write.statements.assignments import checked_columns, equal_columns
 from lakehouse_source.write.statements.delete_rows import delete_rows
 from lakehouse_source.write.statements.merge_builder import MergeBuilder
 from lakehouse_source.write.statements.merge_source import Names
@@ -151,8 +151,8 @@ class RowChanges(OpenDataset):
         >>> dataset.upsert(new, on=["month", "carrier"])
         ChangeResult(version=2, rows_deleted=0, rows_updated=0, rows_inserted=2, ...)
         """
-        names = checked_names(column_names("on", on) or (), self.schema, "on")
+        keys = checked_columns(column_names("on", on) or (), self._snapshot.schema, "on")
         equal = flag("nulls_equal", nulls_equal)
-        condition = equal_columns(names, "target", "source", nulls_equal=equal)
+        condition = equal_columns(keys, "target", "source", nulls_equal=equal)
         merge = self.merge(source, condition, **further)
         return merge.when_matched_update_all().when_not_matched_insert_all().execute()

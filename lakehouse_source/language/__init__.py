@@ -49,14 +49,13 @@ from lakehouse_source.language.conditions.build import (
 from lakehouse_source.language.predicate_set import NotUsed, PredicateSet, for_pruning
 from lakehouse_source.language.rows.expression import (
     BoundValue,
-    Equality,
     Expression,
     conjuncts,
-    equality,
     mask,
     only_of,
     require_condition,
 )
+from lakehouse_source.language.rows.keys import Equality, equality
 from lakehouse_source.language.rows.scope import Scope
 from lakehouse_source.language.rows.store_assignment import assign, require_assignable
 from lakehouse_source.language.tree.constants import Literal, Timestamp

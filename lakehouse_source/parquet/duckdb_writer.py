@@ -29,6 +29,7 @@ from lakehouse_source.schema.fields import (
     find_field,
     is_nested,
 )
+from lakehouse_source.schema.text_lengths import has_lengths
 from lakehouse_source.storage import Storage
 
 OLDEST = (1, 4)
@@ -79,7 +80,7 @@ def write_files_by_duckdb(
     """Write a stream of rows as `write_files` does; the rows are checked in the same way.
 
     Raises:
-        SchemaMismatchError, InvalidPredicateError, StorageError: as `write_files` does.
+        SchemaMismatchError, StorageError: as `write_files` does.
     """
     check_duckdb_writes(spec, storage)
     import duckdb
@@ -142,7 +143,7 @@ def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
     types = dict(zip(relation.columns, map(str, relation.types)))
     for field in spec.schema:
         found = next((n for n in types if n.lower() == field.name.lower()), None)
-        if not field.nullable or is_nested(field.type):
+        if not field.nullable or is_nested(field.type) or has_lengths(field):
             return False
         if found is None and write_default(field) is not None:
             return False

@@ -17,7 +17,6 @@ import uuid6
 
 from lakehouse_source.errors import (
     InvalidOptionError,
-    InvalidPredicateError,
     SchemaMismatchError,
     StorageError,
 )
@@ -33,6 +32,7 @@ from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.offsets import with_offsets
 from lakehouse_source.schema.partitions import partition_folder
+from lakehouse_source.schema.text_lengths import fitted_texts
 from lakehouse_source.storage import Storage
 
 # Characters of a row in an error.
@@ -71,8 +71,7 @@ def write_files(
 
     Raises:
         InvalidOptionError: this PyArrow cannot write what `spec` asks for.
-        SchemaMismatchError: a batch does not fit `spec.schema`.
-        InvalidPredicateError: a row does not satisfy `spec.must_match`.
+        SchemaMismatchError: a batch does not fit `spec.schema` or `spec.must_match`.
         StorageError: a file could not be written.
     """
     # Checked here too, not only on the driver: executors may have another PyArrow.
@@ -288,12 +287,13 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
     """The rows of a batch with the columns of `spec.row_schema`.
 
     Raises:
-        SchemaMismatchError: the batch does not fit `spec.schema`.
-        InvalidPredicateError: a row does not satisfy `spec.must_match`.
+        SchemaMismatchError: the batch does not fit `spec.schema` or `spec.must_match`.
     """
     table = pa.Table.from_batches([batch])
     table = align(table, spec.row_schema, batch.schema, by_name, write_default)
     check_digits(table)
+    if not spec.moved_rows:
+        table = fitted_texts(table, spec.schema)
     if spec.must_match is not None:
         _check_rows(table, spec.must_match)
     return table
@@ -304,10 +304,11 @@ def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
     outside = table.num_rows - (pc.sum(mask).as_py() or 0)
     if outside:
         row = table.slice(pc.index(mask, False).as_py(), 1).to_pylist()[0]
-        raise InvalidPredicateError(
-            reason=f"{outside} incoming rows do not satisfy the condition of the overwrite, one "
-            f"with {_shown(row, must_match.columns)}; nothing was written. Filter the data, or "
-            "widen the condition",
+        raise SchemaMismatchError(
+            column=", ".join(must_match.columns),
+            reason=f"has other values: {outside} incoming rows do not satisfy the condition of the "
+            f"overwrite, one with {_shown(row, must_match.columns)}; nothing was written",
+            hint="Filter the data, or widen the condition.",
         )
 
 

@@ -23,7 +23,12 @@ from lakehouse_source.schema.fields import (
     is_nested,
     rebuild,
 )
-from lakehouse_source.schema.nested_arrays import NULL_HINT, relabel, without_hidden_nulls
+from lakehouse_source.schema.nested_arrays import (
+    NULL_HINT,
+    relabel,
+    typed_nulls,
+    without_hidden_nulls,
+)
 from lakehouse_source.schema.promotion import prints_as_string
 
 # Finds the source field from which a target field is read.
@@ -159,10 +164,11 @@ def _converted(
     if is_nested(column.type):
         column, source = _completed(column, source, target, match, default)
         named = _named_like(column.type, target.type, match, source.type)
-        if named != column.type:
-            column = pa.chunked_array(
-                [relabel(chunk, named) for chunk in column.chunks], type=named
-            )
+        column = _relabelled(column, named)
+        typed = typed_nulls(target.type)
+        if typed != target.type and named != target.type:
+            column, wide = _relabelled(column, typed_nulls(named)), target.with_type(typed)
+            return _relabelled(_converted(column, source, wide, match, default), target.type)
     if column.type.equals(target.type):
         return column
     decodable = _without_views(column.type)
@@ -179,6 +185,12 @@ def _converted(
     if changed is not None:
         raise _does_not_fit(target, source, changed, "it would be rounded")
     return done
+
+
+def _relabelled(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if column.type == type_:
+        return column
+    return pa.chunked_array([relabel(chunk, type_) for chunk in column.chunks], type=type_)
 
 
 def _does_not_fit(
@@ -309,10 +321,12 @@ def _position(field: pa.Field, fields: Sequence[pa.Field]) -> int:
 def _named_like(
     own: pa.DataType, target: pa.DataType, match: Match, source: pa.DataType
 ) -> pa.DataType:
-    """`own` with its nested fields named, and declared nullable, as in `target`.
+    """`own` with its nested fields named, and declared nullable, as in `target`, and NULLs typed.
 
     `source` is the same type with the ids that `match` may need.
     """
+    if pa.types.is_null(own):
+        return target
     if not is_nested(own) or not is_nested(target):
         return own
     mine, known, theirs = children(own), children(source), children(target)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.fields import children, is_list_like, is_nested
+from lakehouse_source.schema.fields import children, is_list_like, is_nested, rebuild
 
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
@@ -17,9 +17,14 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """The array under a type that differs in names and nullability of nested fields only.
 
     List views become lists: Arrow's own cast of views loses elements
-    (PyArrow 26: `[[1], None, [2, 3]]` becomes `[[1], None, []]`).
+    (PyArrow 26: `[[1], None, [2, 3]]` becomes `[[1], None, []]`). NULLs without a type get one, or
+    lose it.
     """
-    if not is_nested(array.type) or array.type.equals(type_):
+    if array.type.equals(type_):
+        return array
+    if pa.types.is_null(array.type) or pa.types.is_null(type_):
+        return pa.nulls(len(array), type_)
+    if not is_nested(array.type):
         return array
     if array.offset != 0:
         # The code below ignores the offset of buffers, so a slice needs buffers of its own.
@@ -44,6 +49,19 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(
         type_, len(array), array.buffers()[:own], array.null_count, 0, inner
     )
+
+
+def typed_nulls(type_: pa.DataType) -> pa.DataType:
+    """The type with a type for nested NULLs that have none.
+
+    Arrow's casts of lists miscount such NULLs, and end the process (PyArrow 26).
+    """
+    if pa.types.is_null(type_):
+        return pa.int8()
+    if not is_nested(type_):
+        return type_
+    below = [field.with_type(typed_nulls(field.type)) for field in children(type_)]
+    return rebuild(type_, below) if below != children(type_) else type_
 
 
 def _list_of_view(array: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -385,8 +385,8 @@ def test_conjuncts_and_equalities_of_a_merge_condition() -> None:
     found = [equality(term, BOTH) for term in terms]
     assert [None if one is None else one.null_safe for one in found] == [False, None, True, None]
     assert found[0] is not None
-    assert (found[0].left_qualifier, found[0].right_qualifier) == ("target", "source")
-    assert found[0].left.bind(BOTH).type == found[0].right.bind(BOTH).type == pa.int64()
+    assert [side.qualifier for side in found[0].sides] == ["target", "source"]
+    assert [side.value.bind(BOTH).type for side in found[0].sides] == [pa.int64(), pa.int64()]
     assert [only_of(term, BOTH, "SOURCE") for term in terms] == [False, False, False, True]
 
 
@@ -394,22 +394,23 @@ def test_conjuncts_and_equalities_of_a_merge_condition() -> None:
     st.lists(st.sampled_from([0.0, -0.0, NAN, -NAN, 1.0, 2.5, None]), min_size=1, max_size=6),
     st.lists(st.sampled_from([0, 1, 2, None]), min_size=1, max_size=6),
 )
-def test_sides_of_an_equality_have_the_same_bytes_where_they_are_equal(
+def test_sides_of_an_equality_have_the_same_form_where_they_are_equal(
     left: list[float | None], right: list[int | None]
 ) -> None:
     term = Expression.parse("target.x = source.x")
-    sides = equality(term, BOTH)
-    assert sides is not None
+    found = equality(term, BOTH)
+    assert found is not None
     pairs = [(a, b) for a in left for b in right]
     rows = {
         "target": pa.table({"x": pa.array([a for a, _ in pairs], pa.float64())}),
         "source": pa.table({"x": pa.array([b for _, b in pairs], pa.int32())}),
     }
     equal = mask(term.bind(BOTH), rows, len(pairs)).to_pylist()
-    a, b = (
-        side.bind(BOTH).evaluate(rows, len(pairs)).combine_chunks().view(pa.int64()).to_pylist()
-        for side in (sides.left, sides.right)
+    (a,), (b,) = (
+        side.form(side.value.bind(BOTH).evaluate(rows, len(pairs)).combine_chunks())
+        for side in found.sides
     )
+    a, b = a.to_pylist(), b.to_pylist()
     assert equal == [x is not None and x == y for x, y in zip(a, b)]
 
 

@@ -260,7 +260,7 @@ class TestOverwriteWhere:
 
     def test_a_row_outside_the_condition_is_refused(self, uri: str) -> None:
         lake.write_dataset(sample(), uri)
-        with pytest.raises(lake.InvalidPredicateError, match="incoming rows do not satisfy") as it:
+        with pytest.raises(lake.SchemaMismatchError, match="incoming rows do not satisfy") as it:
             lake.write_dataset(sample(), uri, mode="overwrite", overwrite_where="k = 'a'")
         outside = next(row for row in sample().to_pylist() if row["k"] != "a")
         assert f"one with k = {outside['k']!r}" in str(it.value)

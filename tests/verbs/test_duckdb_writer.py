@@ -22,7 +22,6 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.errors import (
     InvalidOptionError,
-    InvalidPredicateError,
     SchemaMismatchError,
     StorageError,
 )
@@ -342,7 +341,7 @@ def test_null_in_a_required_column_is_refused(tmp_path: Path) -> None:
 def test_rows_outside_of_the_condition_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "t", pa.table({"n": [1, 2, 3]}))
     outside = duckdb.connect().sql("SELECT unnest([2, 4])::BIGINT AS n")
-    with pytest.raises(InvalidPredicateError, match="1 incoming rows"):
+    with pytest.raises(SchemaMismatchError, match="1 incoming rows"):
         write(tmp_path / "t", outside, mode="overwrite", overwrite_where="n < 3")
     inside = duckdb.connect().sql("SELECT 0::BIGINT AS n")
     dataset = write(tmp_path / "t", inside, mode="overwrite", overwrite_where="n < 3")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.errors import InvalidPredicateError, SchemaMismatchError
 
 NAN = math.nan
 
@@ -135,7 +135,7 @@ def test_overwrite_where_replaces_the_rows_that_arrow_keeps(
     left = ids(lake.read_dataset(tmp_path / "t"))
     assert left == sorted([*stays, matching["id"][0].as_py()])
     other = sample().filter(~expression)
-    with pytest.raises(InvalidPredicateError, match="do not satisfy"):
+    with pytest.raises(SchemaMismatchError, match="do not satisfy"):
         lake.write_dataset(other, tmp_path / "t", mode="overwrite", overwrite_where=expression)
 
 

@@ -19,6 +19,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
+from tests.nested_nulls import NESTED_NULLS
 from tests.versions import has_null_arrays
 
 ROWS = pa.table(
@@ -153,6 +154,27 @@ def test_categories_of_polars_are_texts(lazy: bool, tmp_path: Path) -> None:
 def test_categories_of_polars_in_arrays_are_texts(tmp_path: Path) -> None:
     pairs = pl.Series([["y", "x"], None, ["x", "x"]], dtype=pl.Array(pl.Categorical, 2))
     frame = pl.DataFrame({"pair": pairs})
+    lake.write_dataset(frame, tmp_path)
+    assert lake.read_dataset(tmp_path).to_pylist() == frame.to_dicts()
+
+
+@has_null_arrays
+@pytest.mark.parametrize("name", NESTED_NULLS)
+def test_nested_nulls_without_a_type_are_written(name: str, tmp_path: Path) -> None:
+    """Sliced, in small batches, with types that come later, and as the source of an upsert."""
+    table = pa.table({"id": [0, 1, 2], "x": NESTED_NULLS[name]})
+    lake.write_dataset(table.slice(1), tmp_path)
+    lake.write_dataset(iter(table.to_batches(max_chunksize=1)), tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    assert bag(dataset.scan().to_table()) == bag(pa.concat_tables([table.slice(1), table]))
+    dataset.delete("id > 0")
+    found = dataset.upsert(table.slice(0, 2), on="id")
+    assert (found.rows_updated, found.rows_inserted) == (1, 1)
+    assert bag(dataset.scan().to_table()) == bag(table.slice(0, 2))
+
+
+def test_a_slice_of_a_polars_frame_with_nulls_in_lists_of_structs(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"x": [[{"a": 1, "n": None}], [{"a": 2, "n": None}] * 2]}).slice(1)
     lake.write_dataset(frame, tmp_path)
     assert lake.read_dataset(tmp_path).to_pylist() == frame.to_dicts()
 

@@ -124,7 +124,7 @@ def _vectorised(from_: pa.DataType, to: pa.DataType) -> Kernel | None:
         return lambda values: cast_to_string(pa.chunked_array([values]))
     if from_ == STRING and to == pa.binary():
         return lambda values: values.cast(to)
-    if is_decimal(from_) and is_decimal(to) and _holds(to, from_):
+    if is_decimal(from_) and is_decimal(to) and holds(to, from_):
         return lambda values: values.cast(to)
     if from_ in INTEGERS and is_decimal(to) and to.precision - to.scale >= 19:
         return lambda values: values.cast(to)
@@ -144,7 +144,8 @@ def _printed(values: pa.Array) -> pa.Array:
     return cast_to_string(pa.chunked_array([values]))
 
 
-def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Tell whether a decimal has every value of another one."""
     whole = wide.precision - wide.scale >= narrow.precision - narrow.scale
     return bool(whole and wide.scale >= narrow.scale)
 

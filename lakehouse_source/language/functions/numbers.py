@@ -209,18 +209,12 @@ def _operator(op: str) -> Builder:
     return build
 
 
-def _normalised(context: Context, call: Call, given: list[Bound]) -> Bound:
-    return strict(call, given[0].type, given, normalised, can_fail=False)
-
-
 _SAME = "type of the argument"
 _WHOLE = "BIGINT or DECIMAL"
 _FLOOR = Function(1, 1, _whole(math.floor, "ROUND_FLOOR"), NUMBER.name, _WHOLE, order.first)
 _CEILING = Function(1, 1, _whole(math.ceil, "ROUND_CEILING"), NUMBER.name, _WHOLE, order.first)
 _POWER = by_row(power, pa.float64(), DOUBLE, DOUBLE, can_fail=True)
 _EXTREME = ("values of one type", "common type", None, "arguments without NULL")
-# What Spark's joins do to keys. The function is not in Spark's SQL, and SQL text cannot name it.
-NORMALISED_KEY = "normalised key"
 
 FUNCTIONS: dict[str, Function] = {
     "abs": Function(1, 1, absolute, NUMBER.name, _SAME),
@@ -233,5 +227,4 @@ FUNCTIONS: dict[str, Function] = {
     "greatest": Function(2, None, _extreme(True), *_EXTREME),
     "least": Function(2, None, _extreme(False), *_EXTREME),
     "isnan": Function(1, 1, _is_nan, "DOUBLE", "BOOLEAN", nulls=NEVER),
-    NORMALISED_KEY: Function(1, 1, _normalised, "FLOAT or DOUBLE", _SAME),
 }

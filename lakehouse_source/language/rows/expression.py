@@ -22,15 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError
-from lakehouse_source.language.functions.numbers import NORMALISED_KEY
 from lakehouse_source.language.functions.rows import Bound, Key, Rows, flat
 from lakehouse_source.language.rows.bind import Binder, load
 from lakehouse_source.language.rows.scope import Scope
 from lakehouse_source.language.syntax.parse import parse
-from lakehouse_source.language.tree.failures import Failure
 from lakehouse_source.language.tree.literals import literal_of
-from lakehouse_source.language.tree.nodes import Call, Cast, Name, Node, names
-from lakehouse_source.language.tree.types import is_atomic, is_float, spark_name
+from lakehouse_source.language.tree.nodes import Call, Name, Node, names
+from lakehouse_source.language.tree.types import spark_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,55 +189,3 @@ def only_of(expression: Expression, scope: Scope, qualifier: str) -> bool:
         InvalidExpressionError: a name is not known.
     """
     return all(found.lower() == qualifier.lower() for found in qualifiers(expression, scope))
-
-
-@dataclass(frozen=True, slots=True)
-class Equality:
-    """`left = right`, or `left <=> right` if `null_safe`: each side reads one qualifier.
-
-    Both sides have one type, and values that Spark finds equal are the same value: NaN and
-    zero have one form. So any hash join can join rows on these values; NULL joins NULL only if
-    `null_safe`.
-    """
-
-    left_qualifier: str
-    left: Expression
-    right_qualifier: str
-    right: Expression
-    null_safe: bool
-
-
-def equality(expression: Expression, scope: Scope) -> Equality | None:
-    """A conjunct as an equality whose two sides read one qualifier each, different ones.
-
-    None: the conjunct is something else.
-
-    Raises:
-        InvalidExpressionError: a name or function is not known, or types do not fit.
-    """
-    root = expression.root
-    if not isinstance(root, Call) or root.name not in ("=", "<=>"):
-        return None
-    sides = [Expression(node, str(node)) for node in root.arguments]
-    of = [qualifiers(side, scope) for side in sides]
-    if len(of[0]) != 1 or len(of[1]) != 1 or of[0] == of[1]:
-        return None
-    binder = Binder(scope)
-    bound = [binder.bind(side.root) for side in sides]
-    try:
-        type_ = binder.comparison_type(*bound)
-    except Failure as exc:
-        raise InvalidExpressionError(reason=str(exc), text=expression.text) from exc
-    if not is_atomic(type_):
-        return None
-    left, right = (_key(side.root, value.type, type_) for side, value in zip(sides, bound))
-    (mine,), (theirs,) = of
-    return Equality(mine, left, theirs, right, root.name == "<=>")
-
-
-def _key(node: Node, from_: pa.DataType, to: pa.DataType) -> Expression:
-    if from_ != to:
-        node = Cast(node, to)
-    if is_float(to):
-        node = Call(NORMALISED_KEY, (node,))
-    return Expression(node, str(node))

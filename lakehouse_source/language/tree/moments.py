@@ -139,6 +139,11 @@ def micros_of_text(text: str, zone: tzinfo, *, zoned: bool) -> int:
     return instant_us(wall, zone) if zoned else wall
 
 
+def nanoseconds_below_micros(text: str) -> int:
+    """The nanoseconds of a timestamp as text, which `micros_of_text` leaves out."""
+    return _wall_ns(_timestamp(text.strip(BLANKS))) % 1000
+
+
 def parse_timestamp(text: str) -> Timestamp:
     """`yyyy-m-d[ h:m:s.fraction][zone]`; the zone may be an offset or a region.
 

@@ -164,23 +164,6 @@ def _with_lengths_inside(
     return others or None
 
 
-def text_types(field: pa.Field) -> Iterator[tuple[tuple[str, ...], CharType | VarcharType]]:
-    """The types with a length in a column, each with the path of field names to it."""
-    kept = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR)
-    if kept is not None and not is_nested(field.type) and _LENGTH.fullmatch(str(kept)):
-        own_length: Any = _parse_datatype_json_value(kept)
-        yield (), own_length
-
-    def inside(type_: pa.DataType, above: tuple[str, ...]) -> Iterator[Any]:
-        for child in children(type_):
-            own = _marked_type(child)
-            if isinstance(own, _LENGTHS):
-                yield (*above, child.name), own
-            yield from inside(child.type, (*above, child.name))
-
-    yield from inside(field.type, ())
-
-
 def _with_lengths(spark: DataType, arrow: pa.DataType) -> DataType:
     """The type, with char and varchar for nested fields that are marked so."""
 

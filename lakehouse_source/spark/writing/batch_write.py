@@ -14,7 +14,6 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import conceal
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.types.text_lengths import fitted_texts
 from lakehouse_source.spark.writing.session_settings import Followed, seen_in_task
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.commit import abort, commit
@@ -43,9 +42,7 @@ class PlakeWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         freeze_gc()
-        spec = self.staged.spec
-        rows = fitted_texts(iterator, spec.schema)
-        return FilesWritten(shortened(write_files(spec, rows)), seen_in_task())
+        return FilesWritten(shortened(write_files(self.staged.spec, iterator)), seen_in_task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = (message for message in messages if isinstance(message, FilesWritten))

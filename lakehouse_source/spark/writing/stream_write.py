@@ -23,7 +23,6 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.types.text_lengths import fitted_texts
 from lakehouse_source.spark.writing.task_files import restored, shortened
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
@@ -167,9 +166,8 @@ class TaskWriter(DataSourceStreamArrowWriter):
                 "task. Write each batch with foreachBatch instead, with the options txnAppId "
                 "and txnVersion.",
             )
-        spec = self.staged.spec
         try:
-            files = write_files(spec, fitted_texts(iterator, spec.schema))
+            files = write_files(self.staged.spec, iterator)
         except SchemaMismatchError as error:
             return BatchRefused(self.staged, error)
         return BatchWritten(query_id, self.staged, shortened(files))

@@ -19,15 +19,20 @@ from lakehouse_source.language import BoundValue, Expression, Scope, assign, req
 from lakehouse_source.language.tree.find_path import find_path
 from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node
 from lakehouse_source.schema.fields import children, find_field, indexed, without_metadata
+from lakehouse_source.schema.text_lengths import fitted, fitted_sql
 from lakehouse_source.write.statements.struct_values import place_at, struct_with
 
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """The value that each of some columns gets. `values` has them by column name."""
+    """The value that each of some columns gets. `values` has them by column name.
+
+    `stored` are the columns with their metadata, `fields` without it.
+    """
 
     fields: Mapping[str, pa.Field]
     values: Mapping[str, BoundValue]
+    stored: Mapping[str, pa.Field]
 
     @classmethod
     def of(
@@ -66,7 +71,7 @@ class Assignments:
                 tree = Expression(node, str(node))
             values[name] = tree.bind(scope)
             require_assignable(values[name].type, fields[name])
-        return cls(fields, values)
+        return cls(fields, values, {name: schema.field(name) for name in fields})
 
     def columns(self, qualifier: str) -> list[str]:
         """The columns of one table that the values are computed from."""
@@ -81,7 +86,7 @@ class Assignments:
             SchemaMismatchError: a value does not fit its column.
         """
         return {
-            name: _chunked(assign(value.evaluate(tables, rows), self.fields[name]))
+            name: fitted(assign(value.evaluate(tables, rows), self.fields[name]), self.stored[name])
             for name, value in self.values.items()
         }
 
@@ -172,20 +177,22 @@ def assembled(
     return columns
 
 
-def _chunked(values: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
-    return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-
-
 def equal_columns(
-    names: Sequence[str], target: str, source: str, *, nulls_equal: bool = False
+    fields: Sequence[pa.Field], target: str, source: str, *, nulls_equal: bool = False
 ) -> str:
-    """The condition that two tables have the same values in some columns, as SQL text."""
+    """The condition that the source has the values that some columns of the target have, as SQL.
+
+    The target has its texts in the form of CHAR and VARCHAR, and the source may not.
+    """
+    pairs = ((Name((target, one.name)), Name((source, one.name)), one) for one in fields)
     equals = "<=>" if nulls_equal else "="
-    return " AND ".join(f"{Name((target, name))} {equals} {Name((source, name))}" for name in names)
+    return " AND ".join(
+        f"{mine} {equals} {fitted_sql(str(other), one)}" for mine, other, one in pairs
+    )
 
 
-def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[str]:
-    """Columns in the schema's spelling."""
+def checked_columns(names: Sequence[str], schema: pa.Schema, option: str) -> list[pa.Field]:
+    """Columns of a schema by their names in any case."""
     if not names:
         raise InvalidOptionError(option=option, reason="names no column.")
     found = []
@@ -195,5 +202,5 @@ def checked_names(names: Sequence[str], schema: pa.Schema, option: str) -> list[
             raise InvalidOptionError(
                 option=option, value=name, reason="is not a column.", known=schema.names
             )
-        found.append(field.name)
+        found.append(field)
     return found

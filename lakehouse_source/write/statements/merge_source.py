@@ -39,12 +39,12 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """One equality of the condition, by which rows are joined."""
+class Key:
+    """One equality of the condition, by which rows are joined, and the values of its sides."""
 
+    equality: Equality
     target: BoundValue
     source: BoundValue
-    null_safe: bool
 
 
 class JoinCondition:
@@ -56,15 +56,15 @@ class JoinCondition:
     def __init__(self, condition: Expression, scope: Scope, names: Names) -> None:
         require_condition(condition.bind(scope))
         self._names = names
-        self._keys: list[_Key] = []
-        self.equalities: list[tuple[Expression, Equality]] = []
+        self.keys: list[Key] = []
         self.target_terms: list[Expression] = []
         self._source_terms: list[BoundValue] = []
         self._others: list[BoundValue] = []
         for term in conjuncts(condition):
             found = equality(term, scope)
             if found is not None:
-                self._add_key(term, found, scope)
+                sides = (found.of(one).value.bind(scope) for one in (names.target, names.source))
+                self.keys.append(Key(found, *sides))
             elif only_of(term, scope, names.target) and not only_of(term, scope, names.source):
                 self.target_terms.append(term)
                 self._others.append(term.bind(scope))
@@ -73,21 +73,10 @@ class JoinCondition:
             else:
                 self._others.append(term.bind(scope))
 
-    def _add_key(self, term: Expression, found: Equality, scope: Scope) -> None:
-        self.equalities.append((term, found))
-        sides = {found.left_qualifier: found.left, found.right_qualifier: found.right}
-        self._keys.append(
-            _Key(
-                sides[self._names.target].bind(scope),
-                sides[self._names.source].bind(scope),
-                found.null_safe,
-            )
-        )
-
     @property
     def target_columns(self) -> list[str]:
         """The target's columns that matching reads."""
-        bound = [*(key.target for key in self._keys), *self._others]
+        bound = [*(key.target for key in self.keys), *self._others]
         columns = (column for one in bound for column in one.columns)
         return list(dict.fromkeys(name for table, name in columns if table == self._names.target))
 
@@ -99,14 +88,14 @@ class JoinCondition:
             rows = source.take(eligible)
             eligible = eligible.filter(flat(mask(term, {names.source: rows}, rows.num_rows)))
         rows = source.take(eligible) if len(eligible) < source.num_rows else source
-        values = [key.source.evaluate({names.source: rows}, rows.num_rows) for key in self._keys]
-        return SourceRows(self, source, *_joinable(values, eligible, self._keys))
+        values = [key.source.evaluate({names.source: rows}, rows.num_rows) for key in self.keys]
+        return SourceRows(self, source, *_joinable(values, eligible, self.keys, names.source))
 
     def pairs(self, source: SourceRows, target: pa.Table) -> tuple[pa.Array, pa.Array]:
         """The pairs of rows that satisfy the condition: positions in `target` and in the source."""
         if not target.num_rows or not len(source.rows):
             return _nothing(), _nothing()
-        if self._keys:
+        if self.keys:
             found = self._joined(source, target)
             return self._satisfying(source, target, *found)
         parts = [
@@ -118,8 +107,9 @@ class JoinCondition:
 
     def _joined(self, source: SourceRows, target: pa.Table) -> tuple[pa.Array, pa.Array]:
         tables = {self._names.target: target}
-        values = [key.target.evaluate(tables, target.num_rows) for key in self._keys]
-        columns, rows = _joinable(values, pa.arange(0, target.num_rows), self._keys)
+        values = [key.target.evaluate(tables, target.num_rows) for key in self.keys]
+        places = pa.arange(0, target.num_rows)
+        columns, rows = _joinable(values, places, self.keys, self._names.target)
         if len(rows) <= _FEW_ROWS and len(source.rows) <= _FEW_SOURCE_ROWS:
             return _looked_up(source.places, columns, rows)
         names = [f"k{i}" for i in range(len(columns))]
@@ -199,55 +189,34 @@ def _looked_up(
 
 
 def _joinable(
-    values: Sequence[pa.ChunkedArray], rows: pa.Array, keys: Sequence[_Key]
+    values: Sequence[pa.ChunkedArray], rows: pa.Array, keys: Sequence[Key], table: str
 ) -> tuple[list[pa.Array], pa.Array]:
-    """Key columns in the form that Arrow joins, and the rows that can have a partner.
+    """Keys of a table in the form that Arrow joins, and the rows that can have a partner.
 
     A NULL equals nothing unless the equality is null-safe.
     """
-    columns = [_bits(flat(column)) for column in values]
+    forms = [key.equality.of(table).form(flat(column)) for column, key in zip(values, keys)]
     present = None
-    for column, key in zip(columns, keys):
-        if not key.null_safe and column.null_count:
+    for (column, *_), key in zip(forms, keys):
+        if not key.equality.null_safe and column.null_count:
             valid = pc.is_valid(column)
             present = valid if present is None else pc.and_(present, valid)
     if present is not None:
-        columns = [column.filter(present) for column in columns]
+        forms = [[column.filter(present) for column in form] for form in forms]
         rows = rows.filter(present)
     found: list[pa.Array] = []
-    for column, key in zip(columns, keys):
-        if key.null_safe:
-            # As a value and a flag, because Arrow does not join NULL with NULL.
-            found += [pc.fill_null(column, _any_value(column.type)), pc.is_valid(column)]
+    for form, key in zip(forms, keys):
+        if key.equality.null_safe:
+            # As values and a flag, because Arrow does not join NULL with NULL.
+            found += [pc.fill_null(column, _any_value(column.type)) for column in form]
+            found.append(pc.is_valid(form[0]).cast(pa.int8()))
         else:
-            found.append(column)
+            found += form
     return found, rows
 
 
-def _bits(column: pa.Array) -> pa.Array:
-    """Floats as integers of the same bits, because Arrow's join compares NaN differently from SQL.
-
-    Moments too, because Python has no value for some of them.
-    """
-    if pa.types.is_timestamp(column.type):
-        return column.view(pa.int64())
-    if pa.types.is_date32(column.type):
-        return column.view(pa.int32())
-    if pa.types.is_float64(column.type):
-        return column.view(pa.int64())
-    if pa.types.is_float32(column.type):
-        return column.view(pa.int32())
-    if pa.types.is_boolean(column.type):
-        return column.cast(pa.int8())
-    return column
-
-
 def _any_value(type_: pa.DataType) -> pa.Scalar:
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        return pa.scalar("", type_)
-    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
-        return pa.scalar(b"", type_)
-    return pa.scalar(0, pa.int32()).cast(type_)
+    return pa.scalar({pa.string(): "", pa.binary(): b""}.get(type_, 0), type_)
 
 
 def _all_pairs(targets: int, sources: pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
