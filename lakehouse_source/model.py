@@ -169,6 +169,22 @@ class CompactionResult:
     bytes_added: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SeenVersion:
+    """A version that was read. `write_id` is that of the write that made it; None: unknown.
+
+    A catalog that is put back to a backup gives the numbers of lost versions again, and a
+    dataset that is made anew at a place begins with 1. No write id is given again.
+    """
+
+    version: int
+    write_id: str | None = None
+
+    def is_replaced_by(self, write_id: str | None) -> bool:
+        """Tell whether the version of this number, which a write made, is another one."""
+        return None not in (self.write_id, write_id) and self.write_id != write_id
+
+
 # --- what the catalog answers -----------------------------------------------
 
 

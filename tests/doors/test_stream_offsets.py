@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.model import TransactionRecord
+from lakehouse_source.model import SeenVersion, TransactionRecord
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.reading.stream_read import HAS_LIMITS, PlakeStreamReader, stream_request
 from lakehouse_source.spark.source import PlakeDataSource
@@ -651,4 +651,4 @@ def test_which_commits_end_a_stream(effect: Effect, skip: bool, ignore: bool) ->
 )
 def test_offsets_that_plake_did_not_write_are_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(lake.StreamCheckpointError):
-        position_of(offset, "d", "file:///d", 5)
+        position_of(offset, "d", "file:///d", SeenVersion(5), {}.get)

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed import FEED_COLUMNS, OF_ROWS, Bound, Changes, Feed, FeedBounds
 from lakehouse_source.read.feed_plan import Changed, Side
@@ -70,6 +71,7 @@ class ChangesRequest:
     where: str | None
     split_size_bytes: int | None
     dataset_schema: pa.Schema
+    write_id: str | None  # of the last version
 
     @classmethod
     def of(cls, options: dict[str, str], storage: dict[str, str]) -> ChangesRequest:
@@ -99,14 +101,16 @@ class ChangesRequest:
             where=where,
             split_size_bytes=given.size("splitSize"),
             dataset_schema=found.dataset_schema,
+            write_id=found.write_id,
         )
 
     def planned(self, where: PredicateSet, columns: Sequence[str]) -> Feed:
         """The feed of this request, of rows that satisfy a further condition."""
         address = Address(self.path, catalog_of_query(self.catalog), self.storage_options)
         where = PredicateSet.of(self.where) & where
+        end = SeenVersion(self.end, self.write_id)
         return Changes(
-            address, self.start, self.end, where, columns, net=self.net, updates=self.updates
+            address, self.start, end, where, columns, net=self.net, updates=self.updates
         ).planned()
 
     def schema(self) -> StructType:

@@ -53,6 +53,7 @@ def resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         metadata_columns=bool(given.flag("metadataColumns")),
         storage_options=storage,
         metadata_table=_metadata_table(given),
+        write_id=snapshot.write_id,
     )
     return request, snapshot
 

@@ -184,7 +184,7 @@ class _Progress:
     version of that time, and no batch has begun there yet. `newest` is the newest version if Spark
     asked for the end before the beginning. `end` is where the last batch ended, and `through` the
     last version of a query that ends by itself. Between `looked_from` and `looked_to` nothing can
-    be read: this is looked up once.
+    be read: this is looked up once, for the history in which a write made the last of them.
     """
 
     initial: Position | None = None
@@ -194,6 +194,7 @@ class _Progress:
     through: int | None = None
     looked_from: Position | None = None
     looked_to: Position | None = None
+    looked_write: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +221,18 @@ class _Now:
         return begin(self.reader, self.newest, current, version, timestamp, fails)
 
     def position(self, offset: Mapping[str, Any]) -> Position:
-        uri, current = self.address.uri, self.newest.version
-        return position_of(offset, self.identity, uri, current, self.request.changes)
+        uri, newest, changes = self.address.uri, self.newest.seen, self.request.changes
+        return position_of(offset, self.identity, uri, newest, self.write_id, changes)
 
     def offset(self, position: Position) -> dict[str, Any]:
-        return position.to_json(self.identity, self.request.changes)
+        write_id = self.write_id(position.reached)
+        return position.to_json(self.identity, write_id, self.request.changes)
+
+    def write_id(self, version: int) -> str | None:
+        """The write that made a version; None: the history does not have it."""
+        if version == self.newest.version:
+            return self.newest.write_id
+        return self.reader.write_id_of(self.newest.dataset.id, version)
 
     def source(self) -> AppendedFiles:
         """What the stream reads; `ChangedRows` for a stream of changes."""
@@ -302,8 +310,10 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         progress = self._progress
         through = now.newest.version if progress.through is None else progress.through
         begin = start
-        if progress.looked_from == start and progress.looked_to is not None:
-            begin = progress.looked_to
+        to = progress.looked_to
+        same = progress.looked_from == start
+        if to is not None and same and now.write_id(to.reached) == progress.looked_write:
+            begin = to
         if begin.snapshot is None and begin.version > through:
             return start
         end, has_rows = now.source().advance(begin, limits, through)
@@ -312,6 +322,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         if has_rows or stale or start.snapshot is not None:
             return end
         progress.looked_from, progress.looked_to = start, end
+        progress.looked_write = now.write_id(end.reached)
         return start
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -118,7 +118,7 @@ class RowStatement:
         self.files: list[FileMetadata] = []
         self._file_ids: dict[str, int] = {}
         self.snapshot: Snapshot = snapshot
-        if snapshot.version != self.staged.base_version:  # another commit came in between
+        if snapshot.seen != self.staged.base:  # another commit came in between
             try:
                 with catalog.read() as reader:
                     self.snapshot = base_snapshot(reader, self.staged)
