@@ -382,7 +382,9 @@ def feed_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
             raise SchemaMismatchError(
                 column=own.name,
                 reason="is a column of the dataset and one of the feed",
-                hint="Give the others as columns=[...].",
+                hint="Name the others: columns=[...] in Python, or the option columns in Spark: "
+                "SELECT * FROM t WITH (readChangeFeed = 'true', startingVersion = '1', "
+                "columns = 'a, b').",
             )
     return pa.schema([*(one.with_nullable(True) for one in chosen), *FEED_COLUMNS])
 

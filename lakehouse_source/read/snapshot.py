@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timezone, tzinfo
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -272,8 +272,13 @@ def _snapshot(
     )
 
 
-def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetime:
-    """An aware datetime; a text is ISO 8601, in UTC if it has no zone. `option` is for errors."""
+def parse_timestamp(
+    value: datetime | str, option: str = "timestamp", zone: tzinfo | None = timezone.utc
+) -> datetime:
+    """The moment that a text in ISO 8601 means, in `zone` if it has none.
+
+    `option` is for errors. Without `zone`, the moment of such a text has no zone.
+    """
     if isinstance(value, str):
         try:
             parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
@@ -285,7 +290,7 @@ def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetim
             ) from error
     else:
         parsed = moment(option, value)
-    return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
+    return parsed.replace(tzinfo=zone) if parsed.tzinfo is None else parsed
 
 
 def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:

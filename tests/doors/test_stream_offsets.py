@@ -370,7 +370,7 @@ def test_a_stream_can_begin_at_a_time_after_the_newest_version(uri: str) -> None
 def test_a_stream_that_would_begin_in_the_future_is_refused(uri: str) -> None:
     """It read rows that were committed before that time."""
     with pytest.raises(lake.InvalidOptionError, match="in the future"):
-        drain(new_reader(uri, startingTimestamp="2100-01-01"))
+        drain(new_reader(uri, startingTimestamp="2100-01-01T00:00Z"))
 
 
 def test_a_stream_from_latest_keeps_its_place_over_a_restart(uri: str) -> None:

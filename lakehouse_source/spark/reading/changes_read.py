@@ -24,13 +24,14 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed import FEED_COLUMNS, OF_ROWS, Bound, Changes, Feed, FeedBounds
 from lakehouse_source.read.feed_plan import Changed, Side
 from lakehouse_source.read.feed_rows import Kind
-from lakehouse_source.read.snapshot import parse_timestamp, version_number
+from lakehouse_source.read.snapshot import version_number
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import FIELD_ID
 from lakehouse_source.schema.metadata_columns import with_metadata
 from lakehouse_source.spark.protocol.vocabulary import Changes as Names
 from lakehouse_source.spark.reading.batch_read import BATCH_ROWS, checked
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options
@@ -185,8 +186,8 @@ def _bound(given: Options, which: str) -> int | str | datetime | None:
             value=version,
             reason=f"cannot be given together with {which}Timestamp.",
         )
-    if time is not None:
-        moment = parse_timestamp(time, f"{which}Timestamp")
+    moment = moment_of(given, f"{which}Timestamp")
+    if moment is not None:
         if _is_included(given, which):
             return moment
         return moment + _MICROSECOND if which == "starting" else moment - _MICROSECOND

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,8 +31,10 @@ from lakehouse_source.read.feed_plan import Changed
 from lakehouse_source.read.feed_stream import ChangedRows, starting_change
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import ROW, with_metadata
+from lakehouse_source.spark.protocol.vocabulary import Changes
 from lakehouse_source.spark.reading.batch_read import TaskReader
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
+from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.packing import ScanPartition, decoded_share, pack
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
@@ -87,7 +90,8 @@ class StreamRequest:
     rules: Rules
     changes: bool = False
     starting_version: int | str | None = None
-    starting_timestamp: str | None = None
+    starting_timestamp: datetime | None = None
+    updates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,14 @@ def stream_request(
     known = CHANGES_STREAM_OPTIONS if changes else STREAM_READ_OPTIONS
     given = Options(options, known, STREAM_READING)
     version: int | str | None = given.text("startingVersion")
+    timestamp = moment_of(given, "startingTimestamp")
+    excluded = changes and given.flag(Changes.STARTING_INCLUSIVE) is False
     if version is not None and str(version).lower() != "latest":
         version = given.number("startingVersion")
+        if version is not None and excluded:
+            version += 1
+    if timestamp is not None and excluded:
+        timestamp += timedelta(microseconds=1)
     max_files, max_bytes = given.number("maxFilesPerTrigger"), given.size("maxBytesPerTrigger")
     if max_files is not None and max_files < 1:
         raise InvalidOptionError(
@@ -156,7 +166,8 @@ def stream_request(
         ),
         changes=changes,
         starting_version=version.lower() if isinstance(version, str) else version,
-        starting_timestamp=given.text("startingTimestamp"),
+        starting_timestamp=timestamp,
+        updates=not changes or given.flag(Changes.COMPUTE_UPDATES) is not False,
     )
 
 
@@ -354,7 +365,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
 
     def _parts(self, feed: Feed) -> list[InputPartition]:
         parts = packed(feed.plan.parts, self.request.split_size_bytes or PARTITION_BYTES)
-        bare = feed.without_parts()
+        bare = replace(feed.without_parts(), updates=self.request.updates)
         return [ChangesPartition(bare, some) for some in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

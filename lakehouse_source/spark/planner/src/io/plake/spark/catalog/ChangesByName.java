@@ -1,15 +1,22 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.SessionTimes;
 import io.plake.spark.core.Vocabulary;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.RelationChanges;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
@@ -52,18 +59,65 @@ public final class ChangesByName extends Rule<LogicalPlan> {
   /** A table, and the name by which a query can mean it. */
   record Found(SubqueryAlias alias, PlakeTable table) {
     /** The plan that reads changes of the table. */
-    LogicalPlan changes(java.util.Map<String, String> options) {
+    LogicalPlan changes(Map<String, String> options) {
       LogicalPlan relation = table.changes(options).relation();
+      return named(relation);
+    }
+
+    /** The plan that streams changes of the table: that of {@code readStream.load()}. */
+    LogicalPlan streamed(SparkSession session, Map<String, String> options) {
+      Map<String, String> all = new HashMap<>(options);
+      all.put(Vocabulary.Changes.READ, "true");
+      CaseInsensitiveStringMap found =
+          SessionTimes.in(table.with(new CaseInsensitiveStringMap(all)));
+      return named(((org.apache.spark.sql.classic.SparkSession) session).readStream()
+          .format(Relations.SOURCE).options(found.asCaseSensitiveMap()).load().logicalPlan());
+    }
+
+    private LogicalPlan named(LogicalPlan relation) {
       return alias == null ? relation : new SubqueryAlias(alias.identifier(), relation);
     }
   }
 
   private LogicalPlan changed(LogicalPlan node) {
-    if (!(node instanceof UnresolvedRelation named) || named.isStreaming()
-        || !named.options().containsKey(Vocabulary.Changes.READ)) {
-      return node;
+    UnresolvedRelation named = node instanceof UnresolvedRelation table
+        && table.options().containsKey(Vocabulary.Changes.READ) ? table : null;
+    Map<String, String> options = named == null ? Map.of() : named.options().asCaseSensitiveMap();
+    if (named == null && SchemaEvolution.IS_ASKED && StreamedChanges.areAsked(node)) {
+      named = StreamedChanges.of(node);
+      options = StreamedChanges.options(node);
     }
-    Found found = find(session, CollectionConverters.asJava(named.multipartIdentifier()));
-    return found == null ? node : found.changes(named.options().asCaseSensitiveMap());
+    Found found = named == null
+        ? null : find(session, CollectionConverters.asJava(named.multipartIdentifier()));
+    return found == null ? node
+        : named.isStreaming() ? found.streamed(session, options) : found.changes(options);
+  }
+
+  /** {@code readStream.changes(t)}: a node that Spark has from 4.2 on. */
+  private static final class StreamedChanges {
+    static boolean areAsked(LogicalPlan node) {
+      try {
+        return node instanceof RelationChanges asked
+            && asked.relation() instanceof UnresolvedRelation table && table.isStreaming();
+      } catch (LinkageError e) { // this Spark has no such node
+        return false;
+      }
+    }
+
+    static UnresolvedRelation of(LogicalPlan node) {
+      return (UnresolvedRelation) ((RelationChanges) node).relation();
+    }
+
+    static Map<String, String> options(LogicalPlan node) {
+      ChangelogContext context = ((RelationChanges) node).changelogContext();
+      Map<String, String> all = PlakeChangelog.options(context, of(node).options());
+      if (context.deduplicationMode() == ChangelogContext.DeduplicationMode.NET_CHANGES) {
+        throw Refusal.because("A stream of plake tells of each commit: leave "
+            + Vocabulary.Changes.DEDUPLICATION + " out, or read the net changes with spark.read.");
+      }
+      all.remove(Vocabulary.Changes.DEDUPLICATION);
+      all.remove(Vocabulary.Changes.ENDING_INCLUSIVE);
+      return all;
+    }
   }
 }
