@@ -165,6 +165,10 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         pair = app_id, txn_version
         return self._repeated_by(pair, *self._session.query_all(repeating(dataset_id, pair)))
 
+    def pairs_after(self, dataset_id: int, version: int) -> dict[str, int]:
+        """The highest number of each application among the commits after a version."""
+        return dict(self._session.query(sql.PAIRS_AFTER, (dataset_id, within_int64(version))))
+
     def version_at(self, dataset_id: int, timestamp: datetime) -> int | None:
         """The last version committed at or before an instant."""
         rows = self._session.query(sql.VERSION_AT, (dataset_id, to_microseconds(timestamp)))

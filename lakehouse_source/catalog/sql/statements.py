@@ -91,6 +91,10 @@ TRANSACTION_BY_TXN = f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? AN
 LAST_OF_APPLICATION = (
     f"{_TRANSACTION} WHERE dataset_id = ? AND txn_app_id = ? ORDER BY txn_version DESC LIMIT 1"
 )
+PAIRS_AFTER = (
+    "SELECT txn_app_id, max(txn_version) FROM transactions WHERE dataset_id = ? AND version > ? "
+    "AND txn_app_id IS NOT NULL GROUP BY txn_app_id ORDER BY txn_app_id"
+)
 VERSION_AT = (
     "SELECT version FROM transactions WHERE dataset_id = ? AND timestamp <= ? "
     "ORDER BY timestamp DESC LIMIT 1"

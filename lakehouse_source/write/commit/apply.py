@@ -7,6 +7,7 @@ the files that it replaces, and records the new version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -158,8 +159,10 @@ def _first_result(
     tx.forget_files(prerecorded.file_ids)
     tx.finish_pending(commit.staged.write_id)
     schema_version = tx.schema_at(record.id, done.version)[0]
-    own = commit.files if done.write_id == commit.staged.write_id else ()
-    return write_result(done.version, schema_version, own, done.write_id, done.summary)
+    skipped = done.write_id != commit.staged.write_id
+    own = () if skipped else commit.files
+    found = write_result(done.version, schema_version, own, done.write_id, done.summary)
+    return replace(found, skipped=skipped)
 
 
 def _check_base(tx: CatalogTransaction, commit: PreparedCommit, locked: LockedDataset) -> None:
