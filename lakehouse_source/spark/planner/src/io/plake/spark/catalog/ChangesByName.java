@@ -5,9 +5,7 @@ import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
-import io.plake.spark.core.SessionTimes;
 import io.plake.spark.core.Vocabulary;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.SparkSession;
@@ -16,7 +14,6 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
@@ -64,16 +61,6 @@ public final class ChangesByName extends Rule<LogicalPlan> {
       return named(relation);
     }
 
-    /** The plan that streams changes of the table: that of {@code readStream.load()}. */
-    LogicalPlan streamed(SparkSession session, Map<String, String> options) {
-      Map<String, String> all = new HashMap<>(options);
-      all.put(Vocabulary.Changes.READ, "true");
-      CaseInsensitiveStringMap found =
-          SessionTimes.in(table.with(new CaseInsensitiveStringMap(all)));
-      return named(((org.apache.spark.sql.classic.SparkSession) session).readStream()
-          .format(Relations.SOURCE).options(found.asCaseSensitiveMap()).load().logicalPlan());
-    }
-
     private LogicalPlan named(LogicalPlan relation) {
       return alias == null ? relation : new SubqueryAlias(alias.identifier(), relation);
     }
@@ -82,15 +69,19 @@ public final class ChangesByName extends Rule<LogicalPlan> {
   private LogicalPlan changed(LogicalPlan node) {
     UnresolvedRelation named = node instanceof UnresolvedRelation table
         && table.options().containsKey(Vocabulary.Changes.READ) ? table : null;
-    Map<String, String> options = named == null ? Map.of() : named.options().asCaseSensitiveMap();
     if (named == null && SchemaEvolution.IS_ASKED && StreamedChanges.areAsked(node)) {
       named = StreamedChanges.of(node);
-      options = StreamedChanges.options(node);
     }
     Found found = named == null
         ? null : find(session, CollectionConverters.asJava(named.multipartIdentifier()));
-    return found == null ? node
-        : named.isStreaming() ? found.streamed(session, options) : found.changes(options);
+    if (found == null) {
+      return node;
+    }
+    if (named.isStreaming()) { // it would stream the rows of the table, or die in its first batch
+      throw Refusal.because("Changes of a table are streamed by its path: spark.readStream"
+          + ".format('plake').option('readChangeFeed', True).load(path).");
+    }
+    return found.changes(named.options().asCaseSensitiveMap());
   }
 
   /** {@code readStream.changes(t)}: a node that Spark has from 4.2 on. */
@@ -106,18 +97,6 @@ public final class ChangesByName extends Rule<LogicalPlan> {
 
     static UnresolvedRelation of(LogicalPlan node) {
       return (UnresolvedRelation) ((RelationChanges) node).relation();
-    }
-
-    static Map<String, String> options(LogicalPlan node) {
-      ChangelogContext context = ((RelationChanges) node).changelogContext();
-      Map<String, String> all = PlakeChangelog.options(context, of(node).options());
-      if (context.deduplicationMode() == ChangelogContext.DeduplicationMode.NET_CHANGES) {
-        throw Refusal.because("A stream of plake tells of each commit: leave "
-            + Vocabulary.Changes.DEDUPLICATION + " out, or read the net changes with spark.read.");
-      }
-      all.remove(Vocabulary.Changes.DEDUPLICATION);
-      all.remove(Vocabulary.Changes.ENDING_INCLUSIVE);
-      return all;
     }
   }
 }

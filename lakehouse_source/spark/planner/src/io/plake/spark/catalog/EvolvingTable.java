@@ -33,7 +33,8 @@ public final class EvolvingTable extends PlakeTable implements SupportsSchemaEvo
   @Override
   public boolean supportsColumnChange(TableChange.ColumnChange change) {
     String[] path = change.fieldNames();
-    if (!(change instanceof TableChange.AddColumn) && typeOf(path, 1) == null) {
+    boolean isNew = change instanceof TableChange.AddColumn && path.length == 1;
+    if (!isNew && typeOf(path, 1) == null) {
       checkNotHidden(path[0]);
     }
     if (change instanceof TableChange.AddColumn) {

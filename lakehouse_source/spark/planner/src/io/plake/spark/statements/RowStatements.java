@@ -235,6 +235,10 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   /** Spark adds the columns that a MERGE WITH SCHEMA EVOLUTION needs to the table itself. */
   private static boolean mustWait(LogicalPlan node, DataSourceV2Relation target) {
+    if (evolves(node) && node.getTagValue(STARS).isDefined()
+        && ((MergeIntoTable) node).sourceTable().resolved()) {
+      checkSource((MergeIntoTable) node, target);
+    }
     return evolves(node) && mayEvolve(target.table()) && !isView(node)
         && !SchemaEvolution.isDone((MergeIntoTable) node);
   }
