@@ -365,7 +365,9 @@ class VersionNotFoundError(PlakeError):
 
     `first` and `last` give the inclusive range of versions that can be read;
     `first_timestamp` the time of the first one (ISO 8601, UTC). `expired`: there
-    was such a version, and `expire_versions` gave it up.
+    was such a version, and `expire_versions` gave it up. `replaced`: the version that was read
+    before is not the one that has its number now, or there is none: the catalog was put back to a
+    backup, or the dataset was made anew.
 
     >>> lake.read_dataset("/data/flights", version=7)
     Traceback (most recent call last):
@@ -379,10 +381,18 @@ class VersionNotFoundError(PlakeError):
     last: int
     first_timestamp: str | None = None
     expired: bool = False
+    replaced: bool = False
 
     def _message(self) -> str:
         versions = f"versions {self.first} to {self.last}"
         text = f"{self.dataset} has no {self.requested}: it has {versions}"
+        if self.replaced:
+            return (
+                f"{self.requested} of {self.dataset} is not the one that was read before: the "
+                "catalog was put back to a backup, or the dataset was made anew, and numbers of "
+                f"versions were given again. It has {versions}. Open the dataset again: load() or "
+                "table() in Spark, refresh() or open_dataset() in Python."
+            )
         if self.expired:
             left = versions if self.first <= self.last else "only what comes later"
             text = f"{self.requested} of {self.dataset} was expired: {left} can be read"

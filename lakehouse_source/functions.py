@@ -94,8 +94,9 @@ def write_dataset(
             - `partition_overwrite_mode`: `"static"`, or `"dynamic"` to overwrite only the
               partitions that the incoming rows belong to.
             - `txn_app_id`, `txn_version`: an idempotency pair, a text and an integer. If the
-              application has committed this number or a higher one, nothing is committed, and the
-              result is that of the earlier commit.
+              application has committed this number or a higher one, nothing is committed: the
+              result is `skipped`, with the version of the earlier commit, and a warning is logged.
+              A `restore` that takes rows back leaves their pairs: load again with a higher number.
 
     The catalog finds files by the values of the first 32 leaf columns, or of the columns
     that the first write names in `index_columns` (dotted if nested; a struct stands for all

@@ -110,9 +110,11 @@ class WriteResult:
 
     `version` is the dataset's new version and `schema_version` the version at which its
     schema came into force. `files` and `row_count` count the files and rows that the write
-    added; `metadata` has one entry per file. After a write that was committed before with
-    the same idempotency pair, `version` is that of the first commit and the rest is empty.
-    After a write of rows, `write_id` and `summary` are those of the commit in the history.
+    added; `metadata` has one entry per file. `skipped`: nothing was committed, because the
+    application committed this idempotency pair, or a higher number, as `version` before; the
+    rest is empty. After a restore, `pairs_left` has the highest number of each application that
+    wrote what was taken back: writes up to that number are skipped. After a write of rows,
+    `write_id` and `summary` are those of the commit in the history.
 
     >>> result = lake.write_dataset(flights, "/data/flights")
     >>> result
@@ -128,6 +130,14 @@ class WriteResult:
     metadata: tuple[FileMetadata, ...] = field(repr=False, default=())
     write_id: str = field(repr=False, compare=False, default="")
     summary: Mapping[str, int] = field(repr=False, compare=False, default_factory=dict)
+    skipped: bool = False
+    pairs_left: Mapping[str, int] = field(repr=False, compare=False, default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"WriteResult(version={self.version}, files={self.files}, row_count={self.row_count}, "
+            f"schema_version={self.schema_version}{', skipped=True' if self.skipped else ''})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +147,8 @@ class ChangeResult:
     `version` is the dataset's new version, or the old one where no row was changed. A moved
     row (updated) is not among the deleted and inserted ones. `files_added` and
     `files_removed` count data files, `vectors_written` the files that got a deletion vector.
+    `skipped`: nothing was committed, because the application committed this idempotency pair, or
+    a higher number, as `version` before, of which the counts are.
 
     >>> dataset.delete("carrier = 'UA'")
     ChangeResult(version=2, rows_deleted=2, rows_updated=0, rows_inserted=0, ...)
@@ -149,6 +161,7 @@ class ChangeResult:
     files_added: int = 0
     files_removed: int = 0
     vectors_written: int = 0
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +180,22 @@ class CompactionResult:
     files_added: int = 0
     bytes_removed: int = 0
     bytes_added: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SeenVersion:
+    """A version that was read. `write_id` is that of the write that made it; None: unknown.
+
+    A catalog that is put back to a backup gives the numbers of lost versions again, and a
+    dataset that is made anew at a place begins with 1. No write id is given again.
+    """
+
+    version: int
+    write_id: str | None = None
+
+    def is_replaced_by(self, write_id: str | None) -> bool:
+        """Tell whether the version of this number, which a write made, is another one."""
+        return None not in (self.write_id, write_id) and self.write_id != write_id
 
 
 # --- what the catalog answers -----------------------------------------------

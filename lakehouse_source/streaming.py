@@ -8,14 +8,14 @@ that added them and then by id, which no later commit and no expiry changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from lakehouse_source.arguments import flag
 from lakehouse_source.errors import StreamCheckpointError
-from lakehouse_source.model import FileRecord, TransactionRecord
+from lakehouse_source.model import FileRecord, SeenVersion, TransactionRecord
 
 # As in Delta: without any limit, a batch reads at most this many files.
 MAX_FILES_PER_TRIGGER = 1000
@@ -36,30 +36,44 @@ class Position:
     snapshot: int | None = None
 
     @property
+    def reached(self) -> int:
+        """The last version of which something was read; 0: none."""
+        if self.snapshot is not None:
+            return self.snapshot
+        return self.version if self.file else self.version - 1
+
+    @property
     def is_start_of_snapshot(self) -> bool:
         """Tell whether the stream has a snapshot to read and nothing of it was read."""
         return self.snapshot is not None and (self.version, self.file) == (0, 0)
 
-    def to_json(self, dataset: str, changes: bool = False) -> dict[str, Any]:
+    def to_json(self, dataset: str, write_id: str | None, changes: bool = False) -> dict[str, Any]:
         """The offset that a checkpoint keeps for a stream of rows or of changes.
 
-        `dataset` identifies the dataset.
+        `dataset` identifies the dataset, and `write_id` the version that is `reached`.
         """
         found = {
             "dataset": dataset,
             "version": self.version,
             "file": self.file,
             "snapshot": self.snapshot,
+            "write": write_id,
         }
         return {**found, "changes": True} if changes else found
 
 
 def position_of(
-    offset: Mapping[str, Any], dataset: str, uri: str, current: int, changes: bool = False
+    offset: Mapping[str, Any],
+    dataset: str,
+    uri: str,
+    newest: SeenVersion,
+    write_id_of: Callable[[int], str | None],
+    changes: bool = False,
 ) -> Position:
     """The position that an offset of a checkpoint means, for a stream of rows or of changes.
 
-    `dataset` identifies the dataset at `uri`, and `current` is its newest version.
+    `dataset` identifies the dataset at `uri`, and `write_id_of` its versions. An offset of an
+    older release does not tell the write of its version.
 
     Raises:
         StreamCheckpointError: the offset is not one of this dataset.
@@ -82,14 +96,25 @@ def position_of(
         )
     assert isinstance(version, int)
     assert isinstance(file, int)
-    reached = max(version - 1, snapshot or 0)
-    if reached > current:
+    position = Position(version, file, snapshot)
+    reached = SeenVersion(position.reached, offset.get("write"))
+    put_back = (
+        "the catalog was put back to an older state. Begin with a new checkpoint location, and "
+        "with startingVersion: the first version that was committed after that"
+    )
+    if reached.version > newest.version:
         raise StreamCheckpointError(
             dataset=uri,
-            reason=f"it has read version {reached}, and the newest version is {current}: the "
-            "catalog was put back to an older state",
+            reason=f"it has read version {reached.version}, and the newest version is "
+            f"{newest.version}: {put_back}",
         )
-    return Position(version, file, snapshot)
+    if reached.is_replaced_by(write_id_of(reached.version)):
+        raise StreamCheckpointError(
+            dataset=uri,
+            reason=f"it has read version {reached.version}, which is another version now: "
+            f"{put_back}",
+        )
+    return position
 
 
 def batch_start(start: Position, end: Position) -> Position:

@@ -35,8 +35,9 @@ class FeedConsumers(OpenDataset):
         0
         """
         with self._address.open() as catalog:
-            position = self.version if version is None else version
-            consumers.add_consumer(catalog, self._address, name, position, keep_seconds)
+            seen = self._snapshot.seen
+            position = seen.version if version is None else version
+            consumers.add_consumer(catalog, self._address, name, position, keep_seconds, seen)
 
     def advance_consumer(self, name: str, version: int) -> None:
         """Note that a consumer has processed the changes up to a version.
@@ -57,7 +58,7 @@ class FeedConsumers(OpenDataset):
         >>> dataset.changes(consumer="billing").to_table().num_rows
         0
         """
-        self._do(consumers.advance_consumer, name, version)
+        self._do(consumers.advance_consumer, name, version, self._snapshot.seen)
 
     def consumers(self) -> Mapping[str, Consumer]:
         """The consumers by name, also those whose time has passed.

@@ -296,7 +296,7 @@ class Maintenance(OpenDataset):
         (True, 3)
         """
         with self._address.open() as catalog, catalog.read() as reader:
-            wanted = self.version if version is None else version
+            wanted = self._snapshot.seen if version is None else version
             checksums = flag("checksums", checksums)
             snapshot = self._address.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)

@@ -191,7 +191,7 @@ class OpenDataset:
         ('month=1', 2, {'month': '1'})
         """
         with self._address.open() as catalog, catalog.read() as reader:
-            wanted = self.version if version is None else version
+            wanted = self._snapshot.seen if version is None else version
             snapshot = self._address.snapshot(catalog, reader, wanted)
             files = reader.files(snapshot.dataset.id, snapshot.version)
         texts = snapshot.partition_texts()
@@ -207,7 +207,7 @@ class OpenDataset:
         >>> dataset.inspect.versions()["live_rows"].to_pylist()
         [4]
         """
-        return Inspection(self._address, self.version)
+        return Inspection(self._address, self._snapshot.seen)
 
     def health(self, columns: str | Sequence[str] | None = None) -> HealthReport:
         """How the files of the newest version are laid out, and what upkeep would do about it.
@@ -295,9 +295,8 @@ class OpenDataset:
         Traceback (most recent call last):
         lakehouse_source.errors.InvalidPredicateError: invalid predicate: ...
         """
-        if version is None and timestamp is None:
-            version = self.version
-        return Scan(self._address, predicates, columns, version, timestamp, verify_checksums, limit)
+        pinned = self._snapshot.seen if version is None and timestamp is None else version
+        return Scan(self._address, predicates, columns, pinned, timestamp, verify_checksums, limit)
 
     def changes(
         self,
@@ -337,7 +336,6 @@ class OpenDataset:
         >>> rows.select(["miles", "_change_type"]).to_pylist()[:2]
         [{'miles': 1416, '_change_type': 'update_preimage'}, {'miles': 1417, '_change_type': ...}]
         """
-        end = self.version if end is None else end
         if (start is None) == (consumer is None):
             raise InvalidOptionError(
                 option="start",
@@ -345,7 +343,8 @@ class OpenDataset:
                 reason="or consumer says where the changes begin: give one of them.",
             )
         begin = After(text("consumer", consumer)) if start is None else start
-        return Changes(self._address, begin, end, where, columns, net=net, updates=updates)
+        last = self._snapshot.seen if end is None else end
+        return Changes(self._address, begin, last, where, columns, net=net, updates=updates)
 
     def read_changes(
         self,

@@ -19,6 +19,7 @@ from lakehouse_source.catalog.sql.iceberg import METADATA
 from lakehouse_source.errors import InvalidOptionError, PlakeError, StorageError
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS, table_metadata
 from lakehouse_source.iceberg.snapshots import base_path, put_file
+from lakehouse_source.model import DatasetRecord
 from lakehouse_source.parquet.names import (
     ICEBERG_FOLDER,
     iceberg_metadata_path,
@@ -67,7 +68,7 @@ def export_iceberg(
         tx.fence_write(write_id)
         tx.iceberg.insert(record, path, version, METADATA, base, {})
         # Under the lock, so that an export of an older version does not come last.
-        if _hinted(storage) <= version:
+        if not _is_later(tx, record, _hinted(storage), version):
             _put_hint(storage, write_id, path)
 
     in_transaction(catalog, address.uri, "", register, resolve=False)
@@ -98,14 +99,25 @@ def export_if_wanted(catalog: Catalog, address: Address) -> None:
     export_after(catalog, address)
 
 
-def _hinted(storage: Storage) -> int:
-    """The version that the hint names; 0: there is no hint."""
+def _is_later(tx: CatalogTransaction, record: DatasetRecord, hinted: str, version: int) -> bool:
+    """Tell whether the hint names a file of a later version.
+
+    If the catalog does not have the file, its version was lost when a backup was put back.
+    """
+    if not hinted or int(hinted.partition("-")[0]) <= version:
+        return False
+    path = f"{ICEBERG_FOLDER}/{hinted}{_ENDING}"
+    return any(path == one.path for one in tx.iceberg.all(record.id))
+
+
+def _hinted(storage: Storage) -> str:
+    """The file that the hint names, as it names it; empty: there is no hint."""
     try:
         with storage.open_input(HINT) as hint:
-            text = hint.read(1000).decode(errors="replace").strip()
+            text = str(hint.read(1000).decode(errors="replace").strip())
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            return 0
+            return ""
         raise
     if own_name(text + _ENDING) is None:
         raise InvalidOptionError(
@@ -114,7 +126,7 @@ def _hinted(storage: Storage) -> int:
             reason="was not written by plake: the folder is another table of Iceberg, which "
             "would be hidden. Copy the dataset to another folder.",
         )
-    return int(text.partition("-")[0])
+    return text
 
 
 def _put_hint(storage: Storage, write_id: str, path: str) -> None:

@@ -348,4 +348,5 @@ def _summary(commit: TransactionRecord) -> dict[str, str]:
         "total-data-files": "live_files",
     }
     told = {name: str(summary[key]) for name, key in counts.items() if key in summary}
-    return {"operation": operation, **told, "plake.operation": commit.operation}
+    own = {"plake.operation": commit.operation, "plake.write-id": commit.write_id}
+    return {"operation": operation, **told, **own}

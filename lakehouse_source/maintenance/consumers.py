@@ -8,9 +8,14 @@ from lakehouse_source.arguments import text, whole_number
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.errors import InvalidOptionError, VersionNotFoundError
-from lakehouse_source.model import Consumer, DatasetRecord
+from lakehouse_source.model import Consumer, DatasetRecord, SeenVersion
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import checked_version, existing, no_such_reference
+from lakehouse_source.read.snapshot import (
+    check_same,
+    checked_version,
+    existing,
+    no_such_reference,
+)
 
 KEEP_SECONDS = 30 * 24 * 3600
 _LONGEST_NAME = 255
@@ -18,9 +23,16 @@ _LONGEST_SECONDS = 100 * 365 * 24 * 3600
 
 
 def add_consumer(
-    catalog: Catalog, address: Address, name: str, version: int, keep_seconds: int
+    catalog: Catalog,
+    address: Address,
+    name: str,
+    version: int,
+    keep_seconds: int,
+    seen: SeenVersion | None = None,
 ) -> None:
     """Add a consumer that has read the changes up to a version.
+
+    `seen` is the version that the caller has open, as in `advance_consumer`.
 
     Raises:
         DatasetNotFoundError
@@ -38,6 +50,7 @@ def add_consumer(
     def add(tx: CatalogTransaction) -> None:
         # Under the lock, so that no expiry removes the later versions at the same time.
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        _check_history(tx, record, address.uri, seen)
         _check_position(record, address.uri, version)
         if tx.add_consumer(record.id, name, version, keep_seconds):
             return
@@ -53,17 +66,23 @@ def add_consumer(
     in_transaction(catalog, address.uri, "", add, resolve=False)
 
 
-def advance_consumer(catalog: Catalog, address: Address, name: str, version: int) -> None:
+def advance_consumer(
+    catalog: Catalog, address: Address, name: str, version: int, seen: SeenVersion | None = None
+) -> None:
     """Note that a consumer has read the changes up to a version; its time starts again.
+
+    `seen` is the version that the caller has open: what it calls `version` is of that history.
 
     Raises:
         DatasetNotFoundError
-        VersionNotFoundError: there is no such consumer or version, or later versions were expired.
+        VersionNotFoundError: there is no such consumer or version, later versions were expired, or
+            the catalog was put back to a backup.
         InvalidOptionError: the consumer has read a later version.
     """
 
     def advance(tx: CatalogTransaction) -> None:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        _check_history(tx, record, address.uri, seen)
         found = consumer(tx, record, address.uri, name)
         _check_position(record, address.uri, version)
         if version < found.version:
@@ -118,6 +137,13 @@ def drop_consumer(catalog: Catalog, address: Address, name: str) -> None:
         return name not in tx.consumers(dataset_id)
 
     in_transaction(catalog, address.uri, "", drop, carried_out=is_dropped, resolve=False)
+
+
+def _check_history(
+    reader: CatalogReader, record: DatasetRecord, uri: str, seen: SeenVersion | None
+) -> None:
+    if seen is not None:
+        check_same(record, uri, seen, reader.write_id_of(record.id, seen.version))
 
 
 def _check_position(record: DatasetRecord, uri: str, version: int) -> None:

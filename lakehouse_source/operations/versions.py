@@ -105,8 +105,15 @@ def _refs(call: Call) -> Rows:
 
 
 def _restore(call: Call) -> Rows:
+    from lakehouse_source.write.metadata.restore import pairs_told
+
     result = call.dataset().restore(**call.arguments)
-    yield result.version, result.files, result.row_count, result.schema_version
+    counts, left = result.summary, pairs_told(result.pairs_left)
+    yield (
+        *(result.version, result.files, result.row_count, result.schema_version),
+        *(counts[name] for name in ("rows_added", "rows_removed", "files_removed")),
+        left,
+    )
 
 
 _READ = (
@@ -251,7 +258,17 @@ RESTORE = Operation(
         Parameter("version", Type.LONG, "the old version"),
         Parameter("timestamp", Type.TIMESTAMP, "or a time: the version that was the newest then"),
     ),
-    WRITTEN,
+    (
+        *WRITTEN,
+        Column("rows_added", Type.LONG, "rows that came back"),
+        Column("rows_removed", Type.LONG, "rows that were taken out"),
+        Column("files_removed", Type.LONG, "files that were taken out"),
+        Column(
+            "pairs_left",
+            Type.TEXTS,
+            "idempotency pairs of what was taken out; to load it again, use higher numbers",
+        ),
+    ),
     _restore,
     changes_rows=True,
 )

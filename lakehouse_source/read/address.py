@@ -16,6 +16,7 @@ from lakehouse_source.catalog.qualified_names import QualifiedName, parse_name
 from lakehouse_source.catalog.same_place import OWN_KEY, default_catalog_path, is_dataset_at
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.storage import (
     Storage,
@@ -239,7 +240,7 @@ class Address:
         self,
         catalog: Catalog,
         reader: CatalogReader,
-        version: int | str | None = None,
+        version: int | str | SeenVersion | None = None,
         timestamp: datetime | str | None = None,
     ) -> Snapshot:
         """The dataset at a version."""

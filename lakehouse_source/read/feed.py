@@ -20,7 +20,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.deletion.vector import Positions, as_array, positions_of
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, VersionNotFoundError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import ScanTask, TransactionRecord
+from lakehouse_source.model import ScanTask, SeenVersion, TransactionRecord
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed_plan import (
@@ -33,7 +33,6 @@ from lakehouse_source.read.feed_plan import (
 from lakehouse_source.read.feed_rows import Kind, changed_rows, last_versions
 from lakehouse_source.read.snapshot import (
     Snapshot,
-    check_readable,
     checked_version,
     no_such_reference,
     parse_timestamp,
@@ -95,12 +94,16 @@ class FeedCost:
 
 @dataclass(frozen=True, slots=True)
 class FeedBounds:
-    """The first and the last version of a feed, its columns, and the dataset's at the last."""
+    """The first and the last version of a feed, its columns, and the dataset's at the last.
+
+    `write_id` is that of the last version.
+    """
 
     start: int
     end: int
     columns: tuple[str, ...]
     dataset_schema: pa.Schema
+    write_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ class Changes:
         self,
         address: Address,
         start: Bound | After,
-        end: Bound | None,
+        end: Bound | SeenVersion | None,
         where: Any,
         columns: Sequence[str] | None,
         *,
@@ -182,8 +185,9 @@ class Changes:
     def schema(self) -> pa.Schema:
         """The columns of the feed: those of the last version, then those of the feed."""
         with self._address.open() as catalog, catalog.read() as reader:
-            end = _version_of(reader, self._address.snapshot(catalog, reader), self._end, "end")
-            return feed_schema(self._address.snapshot(catalog, reader, end).schema, self._columns)
+            newest = self._address.snapshot(catalog, reader)
+            last = self._last(catalog, reader, newest)
+            return feed_schema(last.schema, self._columns)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The changes, commit by commit; the images of an update follow one another.
@@ -291,7 +295,8 @@ class Changes:
             start, snapshot, _ = self._range(catalog, reader)
             self._where.bind(snapshot.schema)
             names = feed_schema(snapshot.schema, self._columns).names[: -len(FEED_COLUMNS)]
-            return FeedBounds(start, snapshot.version, tuple(names), snapshot.schema)
+            shown, last = snapshot.schema, snapshot.seen
+            return FeedBounds(start, last.version, tuple(names), shown, last.write_id)
 
     def planned(self) -> Feed:
         """The feed, planned: what it reads and where; opens no data file.
@@ -328,9 +333,8 @@ class Changes:
     ) -> tuple[int, Snapshot, list[TransactionRecord]]:
         """The first version, the last one, and the commits between them that changed rows."""
         newest = self._address.snapshot(catalog, reader)
-        end = _version_of(reader, newest, self._end, "end")
-        start = self._first(reader, newest)
-        check_readable(newest.dataset, newest.uri, end, reader)
+        last = self._last(catalog, reader, newest)
+        end, start = last.version, self._first(reader, newest)
         if start > newest.version + 1:
             raise VersionNotFoundError(
                 dataset=newest.uri,
@@ -346,7 +350,13 @@ class Changes:
             )
         commits = commits_that_change_rows(reader, newest.dataset.id, start, end)
         _check_not_expired(newest, start, commits)
-        return start, self._address.snapshot(catalog, reader, end), commits
+        return start, last, commits
+
+    def _last(self, catalog: Catalog, reader: CatalogReader, newest: Snapshot) -> Snapshot:
+        end = self._end
+        if not isinstance(end, SeenVersion):
+            end = _version_of(reader, newest, end, "end")
+        return self._address.snapshot(catalog, reader, end)
 
     def _first(self, reader: CatalogReader, newest: Snapshot) -> int:
         if not isinstance(self._start, After):
@@ -372,7 +382,9 @@ def feed_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
             raise SchemaMismatchError(
                 column=own.name,
                 reason="is a column of the dataset and one of the feed",
-                hint="Give the others as columns=[...].",
+                hint="Name the others: columns=[...] in Python, or the option columns in Spark: "
+                "SELECT * FROM t WITH (readChangeFeed = 'true', startingVersion = '1', "
+                "columns = 'a, b').",
             )
     return pa.schema([*(one.with_nullable(True) for one in chosen), *FEED_COLUMNS])
 

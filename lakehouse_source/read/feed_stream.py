@@ -7,6 +7,7 @@ snapshot come first, as rows that were inserted, and then what each commit chang
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import pyarrow as pa
 
@@ -42,7 +43,7 @@ def starting_change(
     newest: Snapshot,
     current: int,
     version: int | str | None,
-    timestamp: str | None,
+    timestamp: datetime | None,
     fail_on_data_loss: bool,
 ) -> Position:
     """Where a new stream of changes begins; see `starting_position`.

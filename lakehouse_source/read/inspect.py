@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.model import FileRecord, RowGroupMetadata
+from lakehouse_source.model import FileRecord, RowGroupMetadata, SeenVersion
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.health import health
 from lakehouse_source.read.row_group_decisions import BOUNDS
@@ -124,9 +124,9 @@ class Inspection:
     ['file_path', 'file_size_bytes', 'row_count']
     """
 
-    def __init__(self, address: Address, version: int) -> None:
+    def __init__(self, address: Address, seen: SeenVersion) -> None:
         self._address = address
-        self._version = version
+        self._seen = seen
 
     def table(self, name: str, version: int | str | None = None) -> pa.Table:
         """The metadata table with a name.
@@ -234,7 +234,7 @@ class Inspection:
 
     @contextmanager
     def _opened(self, version: int | str | None) -> Iterator[tuple[CatalogReader, Snapshot]]:
-        wanted = self._version if version is None else version
+        wanted = self._seen if version is None else version
         with self._address.open() as catalog, catalog.read() as reader:
             yield reader, self._address.snapshot(catalog, reader, wanted)
 

@@ -16,6 +16,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.engines import files as engine_files
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, read_all
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import count_certain
@@ -49,7 +50,7 @@ class Scan:
         address: Address,
         predicates: Predicates,
         columns: Sequence[str] | None,
-        version: int | str | None,
+        version: int | str | SeenVersion | None,
         timestamp: datetime | str | None,
         verify_checksums: bool | Literal["file"] = False,
         limit: int | None = None,
@@ -168,7 +169,7 @@ class Scan:
 
                 why = details_of(reader, snapshot, found, self._address.location)
         pinned = copy.copy(self)
-        pinned._version, pinned._timestamp = found.pruning.version, None
+        pinned._version, pinned._timestamp = snapshot.seen, None
         known = replace(found.pruning, details=why) if details else found.pruning
         return replace(known, draw=lambda: pinned._draw(known))
 

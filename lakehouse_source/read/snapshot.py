@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timezone, tzinfo
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,7 +24,7 @@ from lakehouse_source.errors import (
     SchemaMismatchError,
     VersionNotFoundError,
 )
-from lakehouse_source.model import DatasetRecord
+from lakehouse_source.model import DatasetRecord, SeenVersion
 from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.known_files import History, known_files
 from lakehouse_source.schema.fields import find_field
@@ -54,6 +54,14 @@ class Snapshot:
 
     # False: no version of the dataset has ever had a file with deleted rows.
     has_vectors: bool = False
+
+    # The write that made the version; None: the history does not have it any more.
+    write_id: str | None = None
+
+    @property
+    def seen(self) -> SeenVersion:
+        """What tells this version from another one that gets its number later."""
+        return SeenVersion(self.version, self.write_id)
 
     def partition_texts(self) -> PartitionTexts:
         """Finds the partition values of files, in the order of `partition_by`."""
@@ -95,21 +103,27 @@ def open_snapshot(
     uri: str,
     catalog: str,
     *,
-    version: int | str | None = None,
+    version: int | str | SeenVersion | None = None,
     timestamp: datetime | str | None = None,
 ) -> Snapshot:
     """The dataset registered as `key`, at a version (default: the newest).
 
-    A text `version` is a tag, or a number in digits.
+    A text `version` is a tag, or a number in digits. A version that was seen before must be the
+    same one still.
     """
-    if isinstance(version, str):
+    seen = version if isinstance(version, SeenVersion) else None
+    if isinstance(version, SeenVersion):
+        version = version.version
+    elif isinstance(version, str):
         version = _tagged(reader, key, uri, catalog, version)
     elif version is not None:
         version = checked_version(version)
     found = reader.description(key, version)
     if found is None:
         raise DatasetNotFoundError(dataset=uri, catalog=catalog)
-    record, summary = existing(found.dataset, uri, catalog), None
+    record, commit = existing(found.dataset, uri, catalog), None
+    if seen is not None:
+        check_same(record, uri, seen, found.version_write_id)
     if version is not None and timestamp is not None:
         raise InvalidOptionError(
             option="version", value=version, reason="cannot be given together with a timestamp."
@@ -128,13 +142,15 @@ def open_snapshot(
                 first_timestamp=None if first is None else first.timestamp.isoformat(),
                 expired=version is not None,
             )
-        transaction = reader.transaction(record.id, version)
-        summary = {} if transaction is None else transaction.summary
+        commit = reader.transaction(record.id, version)
     if version is None:
         version = newest
     check_readable(record, uri, version, reader)
     snapshot = _snapshot(found, uri, catalog, version, known_files.history(reader, found))
-    return snapshot if summary is None else replace(snapshot, summary=summary)
+    if timestamp is None:
+        return snapshot
+    summary, write_id = ({}, None) if commit is None else (commit.summary, commit.write_id)
+    return replace(snapshot, summary=summary, write_id=write_id)
 
 
 def _tagged(reader: CatalogReader, key: str, uri: str, catalog: str, name: str) -> int:
@@ -179,6 +195,22 @@ def check_readable(record: DatasetRecord, uri: str, version: int, reader: Catalo
             first=oldest,
             last=newest,
             expired=1 <= version < oldest,
+        )
+
+
+def check_same(record: DatasetRecord, uri: str, seen: SeenVersion, write_id: str | None) -> None:
+    """Check that a version is the one that was seen before. `write_id` is that of its number now.
+
+    Raises:
+        VersionNotFoundError: another version has its number, or none has it yet.
+    """
+    if seen.version > record.current_version or seen.is_replaced_by(write_id):
+        raise VersionNotFoundError(
+            dataset=uri,
+            requested=f"version {seen.version}",
+            first=record.oldest_version,
+            last=record.current_version,
+            replaced=True,
         )
 
 
@@ -236,11 +268,17 @@ def _snapshot(
         partition_by=partition_columns_at(found.dataset.properties, version, schema, newest_schema),
         history=history,
         has_vectors=found.has_vectors,
+        write_id=found.version_write_id,
     )
 
 
-def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetime:
-    """An aware datetime; a text is ISO 8601, in UTC if it has no zone. `option` is for errors."""
+def parse_timestamp(
+    value: datetime | str, option: str = "timestamp", zone: tzinfo | None = timezone.utc
+) -> datetime:
+    """The moment that a text in ISO 8601 means, in `zone` if it has none.
+
+    `option` is for errors. Without `zone`, the moment of such a text has no zone.
+    """
     if isinstance(value, str):
         try:
             parsed = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
@@ -252,7 +290,7 @@ def parse_timestamp(value: datetime | str, option: str = "timestamp") -> datetim
             ) from error
     else:
         parsed = moment(option, value)
-    return parsed.replace(tzinfo=timezone.utc) if parsed.tzinfo is None else parsed
+    return parsed.replace(tzinfo=zone) if parsed.tzinfo is None else parsed
 
 
 def resolve_columns(schema: pa.Schema, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lakehouse_source.spark.tables.convert_folder import convert
     from lakehouse_source.spark.writing.change_rows import SparkTable, open
     from lakehouse_source.spark.writing.clustered_write import write
+    from lakehouse_source.spark.writing.last_commit import last_commit
     from lakehouse_source.spark.writing.merge_rows import SparkMerge
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "convert",
     "enable",
     "is_enabled",
+    "last_commit",
     "open",
     "planner_jar",
     "status",
@@ -46,6 +48,7 @@ _LATER = {
     "write": "writing.clustered_write",
     "convert": "tables.convert_folder",
     "open": "writing.change_rows",
+    "last_commit": "writing.last_commit",
     "SparkTable": "writing.change_rows",
     "SparkMerge": "writing.merge_rows",
 }

@@ -24,6 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from lakehouse_source.catalog.committer import tell
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.language import PredicateSet
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
@@ -273,7 +274,7 @@ class PlakeDataSource(DataSource):
                 chosen = replace(chosen, overwrite_where=_condition(replaced, incoming))
             own = _own_version(reads, address) if chosen.mode == "overwrite" else None
             chosen = replace(chosen, reads_own_rows=own is not None)
-            staged = begin(catalog, address, incoming, chosen, base_version=own)
+            staged = begin(catalog, address, incoming, chosen, base=own)
         # Spark itself follows the session in writes to tables of its catalog.
         decides = staged.spec.partition_by and kind != Mode.EXISTING and table is None
         by_session = decides and _replaces_all(chosen) and not given.text("partitionOverwriteMode")
@@ -341,12 +342,13 @@ def _refuse_own(options: MutableMapping[str, str]) -> None:
         del options[name]
 
 
-def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> int | None:
+def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> SeenVersion | None:
     """The oldest version of the dataset that a write's rows come from.
 
     None: they come from elsewhere.
     """
-    return min((at for path, at in reads if Address(path, None).uri == address.uri), default=None)
+    own = [at for path, at in reads if Address(path, None).uri == address.uri]
+    return SeenVersion(min(own)) if own else None
 
 
 def _replaces_all(options: WriteOptions) -> bool:

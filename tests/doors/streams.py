@@ -75,3 +75,19 @@ def forget_last_commit(checkpoint: Path | str, batches: int = 1) -> None:
 
 def lose(checkpoint: Path | str) -> None:
     shutil.rmtree(checkpoint)
+
+
+def stream_rows(frame: DataFrame, folder: Path) -> list[Any]:
+    """Everything that a stream has now, in the order of the batches and of their ids."""
+    found: list[Any] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        found.extend(batch.orderBy("id").collect())
+
+    writer = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    query = writer.foreachBatch(take).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(120), "the query runs on"
+    finally:
+        query.stop()
+    return found

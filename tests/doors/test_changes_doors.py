@@ -395,3 +395,41 @@ def test_an_expired_version_is_refused_with_the_first_that_can_be_asked(
     with pytest.raises(PySparkException, match=f"(?s)expired.*{oldest + 1} to"):
         door(spark_catalog, path, 2, oldest + 1).collect()
     assert door(spark_catalog, path, oldest + 1, oldest + 1).count() == 1
+
+
+def test_a_stream_of_changes_by_name_says_how_to_load_it(
+    spark_catalog: SparkSession, history: History
+) -> None:
+    """It died in its first batch, as a source without micro-batches."""
+    reader = spark_catalog.readStream.option("readChangeFeed", True)
+    doors = [lambda: reader.table(TABLE)]
+    if HAS_CHANGES:
+        doors.append(lambda: spark_catalog.readStream.option("startingVersion", 3).changes(TABLE))
+    for door in doors:
+        with pytest.raises(PySparkException, match=r"streamed by its path.*load\(path\)"):
+            door()
+
+
+def test_table_changes_takes_the_names_that_call_takes(
+    spark_catalog: SparkSession, history: History
+) -> None:
+    expected = spark_catalog.sql(f"SELECT count(*) FROM table_changes('{TABLE}', 1)").first()
+    for name in ("feed.t", "`feed`.t", REGISTERED):
+        found = spark_catalog.sql(f"SELECT count(*) FROM table_changes('{name}', 1)").first()
+        assert found == expected, name
+    with pytest.raises(PySparkException, match=r"no table of plake that is named feed\.nope"):
+        spark_catalog.sql("SELECT * FROM table_changes('feed.nope', 1)")
+
+
+def test_the_advice_about_a_column_of_the_feeds_name_works_in_sql(
+    spark_catalog: SparkSession,
+) -> None:
+    spark_catalog.sql("CREATE TABLE plake.feed.own (a BIGINT, b STRING, _commit_version BIGINT)")
+    spark_catalog.sql("INSERT INTO plake.feed.own VALUES (1, 'x', 7)")
+    with pytest.raises(PySparkException) as caught:
+        spark_catalog.sql("SELECT * FROM table_changes('plake.feed.own', 1)")
+    advice = str(caught.value).partition("Spark: ")[2].partition("')")[0] + "')"
+    assert advice.startswith("SELECT * FROM t WITH (")
+    rows = spark_catalog.sql(advice.replace("FROM t ", "FROM plake.feed.own ")).collect()
+    assert [row.asDict()["_commit_version"] for row in rows] == [2]
+    assert rows[0]["a"] == 1

@@ -62,7 +62,7 @@ def test_moments_are_included_unless_they_are_excluded(path: str) -> None:
     assert bounds(path, startingTimestamp=second, endingTimestamp=fourth, **out) == (3, 4)
     out["endingBoundInclusive"] = "false"
     assert bounds(path, startingTimestamp=second, endingTimestamp=fourth, **out) == (3, 3)
-    assert bounds(path, startingTimestamp="2200-01-01") == (6, 5)
+    assert bounds(path, startingTimestamp="2200-01-01T00:00Z") == (6, 5)
 
 
 @pytest.mark.parametrize(("start", "end"), [(3, 3), (3, 4), (1, 1)])

@@ -104,6 +104,10 @@ def test_restore_commits_the_old_rows_once(spark_catalog: SparkSession, twins: T
         "files": expected.files,
         "row_count": expected.row_count,
         "schema_version": expected.schema_version,
+        "rows_added": expected.summary["rows_added"],
+        "rows_removed": expected.summary["rows_removed"],
+        "files_removed": expected.summary["files_removed"],
+        "pairs_left": [],
     }
     assert rows(twins.path) == rows(twins.python.uri)
     assert lake.open_dataset(twins.path).version == 5

@@ -69,8 +69,8 @@ def test_a_version_is_read_by_time(spark: SparkSession, three: str) -> None:
     for moment, count in (
         (second.isoformat(), 200),
         ((second - timedelta(microseconds=1)).isoformat(), 100),
-        (second.replace(tzinfo=None).isoformat(sep=" "), 200),
-        ("2999-01-01", 300),
+        (second.replace(tzinfo=None).isoformat(sep=" ") + "Z", 200),
+        ("2999-01-01T00:00:00+00:00", 300),
     ):
         assert load(spark, three, timestampAsOf=moment).count() == count, moment
 
@@ -285,4 +285,4 @@ def test_options_that_contradict_each_other_are_refused(spark: SparkSession, thr
         load(spark, three, version=1, versionAsOf=2)
     assert load(spark, three, version=1, versionAsOf=1).count() == 100
     with pytest.raises(AnalysisException, match="together with a timestamp"):
-        load(spark, three, version=1, timestampAsOf="2999-01-01")
+        load(spark, three, version=1, timestampAsOf="2999-01-01T00:00Z")

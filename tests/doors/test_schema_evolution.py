@@ -339,3 +339,37 @@ def test_the_evolution_needs_no_pushdown(spark_catalog: SparkSession, table: str
         assert rows(spark_catalog, table) == [{"id": 1, "n": None}, {"id": 2, "n": 3}]
     finally:
         spark_catalog.conf.set(Setting.PLANNER, "true")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_row_id", "7L"), ("_FILE", "'f'"), ("_pos", "struct(1 AS a)"), ("_commit_version", "'x'")],
+)
+@pytest.mark.parametrize("clause", ["MATCHED THEN UPDATE SET *", "NOT MATCHED THEN INSERT *"])
+def test_a_column_that_is_named_like_a_hidden_one_is_added_or_refused_by_its_name(
+    spark_catalog: SparkSession, table: str, name: str, value: str, clause: str
+) -> None:
+    """A MERGE left it out, ended in a NullPointerException, or spoke of the target."""
+    spark = spark_catalog
+    create(spark, table, "id BIGINT, v STRING", "(1, 'a')")
+    source = f"SELECT explode(array(1L, 2L)) AS id, 'new' AS v, {value} AS {name}"
+    target = f"MERGE WITH SCHEMA EVOLUTION INTO {table} t"
+    merge = f"{target} USING ({source}) s ON t.id = s.id WHEN {clause}"
+    with pytest.raises(PySparkException, match=f"(?i)has a column {name}.*ADD COLUMN {name}"):
+        spark.sql(merge)
+    assert spark.table(table).columns == ["id", "v"]
+    assert rows(spark, table) == [{"id": 1, "v": "a"}]
+    # A statement that takes other columns of such a source by their names does not need it.
+    spark.sql(merge.partition("WHEN")[0] + "WHEN MATCHED THEN UPDATE SET v = s.v")
+    assert rows(spark, table) == [{"id": 1, "v": "new"}]
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN {name} {spark.sql(source).dtypes[2][1]}")
+    spark.sql(merge)  # what the error says to do
+    assert {"7", "f", "x", "Row(a=1)"} & {str(row[2]) for row in spark.table(table).collect()}
+    # The other doors add it.
+    spark.sql(f"DROP TABLE {table} PURGE")
+    create(spark, table, "id BIGINT, v STRING", "(1, 'a')")
+    if SPARK >= (4, 2):
+        spark.sql(f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME {source}")
+    else:
+        append(spark.sql(source), table)
+    assert spark.table(table).columns == ["id", "v", name]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.model import TransactionRecord
+from lakehouse_source.model import SeenVersion, TransactionRecord
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.reading.stream_read import HAS_LIMITS, PlakeStreamReader, stream_request
 from lakehouse_source.spark.source import PlakeDataSource
@@ -370,7 +370,7 @@ def test_a_stream_can_begin_at_a_time_after_the_newest_version(uri: str) -> None
 def test_a_stream_that_would_begin_in_the_future_is_refused(uri: str) -> None:
     """It read rows that were committed before that time."""
     with pytest.raises(lake.InvalidOptionError, match="in the future"):
-        drain(new_reader(uri, startingTimestamp="2100-01-01"))
+        drain(new_reader(uri, startingTimestamp="2100-01-01T00:00Z"))
 
 
 def test_a_stream_from_latest_keeps_its_place_over_a_restart(uri: str) -> None:
@@ -651,4 +651,4 @@ def test_which_commits_end_a_stream(effect: Effect, skip: bool, ignore: bool) ->
 )
 def test_offsets_that_plake_did_not_write_are_refused(offset: dict[str, Any]) -> None:
     with pytest.raises(lake.StreamCheckpointError):
-        position_of(offset, "d", "file:///d", 5)
+        position_of(offset, "d", "file:///d", SeenVersion(5), {}.get)

@@ -120,9 +120,7 @@ class Slow:
                 )
             options = WriteOptions(row_change=Change.REWRITE)
             schema = lake.open_dataset(uri).schema
-            self.staged = begin(
-                catalog, self.address, schema, options, base_version=snapshot.version
-            )
+            self.staged = begin(catalog, self.address, schema, options, base=snapshot.seen)
             self.files = compaction._write(catalog, self.staged, self.work, 1)
 
     def commit(self) -> lake.WriteResult:

@@ -19,6 +19,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.storage import Storage
@@ -357,7 +358,7 @@ def test_a_delete_that_was_planned_before_a_schema_change_leaves_the_rows_readab
     rows = RowChanges({file.path: TouchedRows(Positions([0]), Positions())})
     with address.open() as catalog:
         incoming = dataframe_schema(without_metadata(dataset.schema))
-        staged = begin(catalog, address, incoming, options, base_version=1)
+        staged = begin(catalog, address, incoming, options, base=SeenVersion(1))
         committing.commit(catalog, staged, [], rows)
     assert dataset.refresh().verify().ok
     expected = {"rename": {"w": 0}, "promote": {"v": "0"}, "drop": {}}[change]
@@ -380,7 +381,7 @@ def test_a_statement_on_a_dataset_that_was_made_anew_since_it_was_read_is_a_conf
         dataset._address.open() as opened,
         pytest.raises(lake.CommitConflictError, match="made again"),
     ):
-        begin(opened, dataset._address, FIRST.schema, options, base_version=2)
+        begin(opened, dataset._address, FIRST.schema, options, base=SeenVersion(2))
     assert lake.write_dataset(FIRST, dataset.uri, catalog=catalog).version == 2
 
 

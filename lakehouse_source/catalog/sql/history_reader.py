@@ -35,7 +35,8 @@ class Current:
 
     `schema_version` is the version at which the schema came into force. Before the first version
     it is 0 and `schema` is None. `write_state` is None if the write is unknown or committed.
-    `is_claimed`: the catalog owns the folder of the dataset.
+    `is_claimed`: the catalog owns the folder of the dataset. `write_id` is that of the newest
+    version.
     """
 
     dataset: DatasetRecord
@@ -43,6 +44,7 @@ class Current:
     schema: pa.Schema | None
     write_state: WriteState | None
     is_claimed: bool
+    write_id: str | None
 
 
 class HistoryReader(TagReader, ConsumerReader, BranchReader):
@@ -144,7 +146,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
 
     def write_id_of(self, dataset_id: int, version: int) -> str | None:
         """The id of the write that made a version; None: there is no such version."""
-        rows = self._session.query(sql.WRITE_ID_OF, (dataset_id, version))
+        rows = self._session.query(sql.WRITE_ID_OF, (dataset_id, within_int64(version)))
         return rows[0][0] if rows else None
 
     def transaction_by_txn(
@@ -167,6 +169,10 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
         return self._repeated_by(
             dataset_id, pair, *self._session.query_all(repeating(dataset_id, pair))
         )
+
+    def pairs_after(self, dataset_id: int, version: int) -> dict[str, int]:
+        """The highest number of each application among the commits after a version."""
+        return dict(self._session.query(sql.PAIRS_AFTER, (dataset_id, within_int64(version))))
 
     def version_at(self, dataset_id: int, timestamp: datetime) -> int | None:
         """The last version committed at or before an instant."""
@@ -215,13 +221,14 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
     def _current(self, rows: Sequence[Row]) -> Current | None:
         if not rows:
             return None
-        *record, schema_version, raw, state, is_claimed = rows[0]
+        *record, schema_version, raw, state, is_claimed, write_id = rows[0]
         return Current(
             self._dataset_record(record),
             schema_version or 0,
             None if raw is None else self._schema(raw),
             None if state is None else WriteState(state),
             bool(is_claimed),
+            write_id,
         )
 
     def _dataset_record(self, row: Sequence[Any]) -> DatasetRecord:

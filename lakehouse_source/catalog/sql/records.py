@@ -65,7 +65,8 @@ class SchemasByVersion(dict[int, pa.Schema]):
 class Description:
     """A dataset, all of its schemas by their version, and the summary of one version.
 
-    `write_id` is the id of the write that made the newest version, None before the first.
+    `write_id` is the id of the write that made the newest version, None before the first, and
+    `version_write_id` that of the one version; None: there is none, or its record was removed.
     `has_vectors`: a version of the dataset has, or had, a file with deleted rows.
     """
 
@@ -74,6 +75,7 @@ class Description:
     summary: dict[str, Any]
     write_id: str | None
     has_vectors: bool
+    version_write_id: str | None
 
 
 @lru_cache(maxsize=64)
@@ -87,6 +89,7 @@ def description(rows: tuple[Row, ...], catalog: str) -> Description:
         {} if first[7] is None else document(first[7], catalog),
         first[10],
         bool(first[11]),
+        first[12],
     )
 
 

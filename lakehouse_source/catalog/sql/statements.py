@@ -32,6 +32,12 @@ _SCHEMA_NOW = (
 )
 
 
+_NEWEST_WRITE = (
+    "(SELECT n.write_id FROM transactions AS n "
+    "WHERE n.dataset_id = d.id AND n.version = d.current_version)"
+)
+
+
 def current(write_state: str) -> str:
     """A dataset, its schema and the state of a write: all that a write begins with.
 
@@ -41,7 +47,7 @@ def current(write_state: str) -> str:
         "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, "
         f"d.oldest_version, d.next_row_id, {_SCHEMA_NOW.format('s.version')} AS version_or_null, "
         f"{_SCHEMA_NOW.format('s.arrow_schema')} AS arrow_schema_or_null, {write_state}, "
-        "d.claimed_at IS NOT NULL "
+        f"d.claimed_at IS NOT NULL, {_NEWEST_WRITE} "
         "FROM datasets AS d WHERE d.base_uri = ? AND d.dropped_at IS NULL"
     )
 
@@ -51,9 +57,9 @@ DESCRIPTION = (
     "SELECT d.id, d.name, d.base_uri, d.current_version, d.properties_json, d.oldest_version, "
     "d.next_row_id, t.summary_json AS summary_json_or_null, s.version AS version_or_null, "
     "s.arrow_schema AS arrow_schema_or_null, "
-    "(SELECT n.write_id FROM transactions AS n "
-    "WHERE n.dataset_id = d.id AND n.version = d.current_version), "
-    "EXISTS (SELECT 1 FROM deletion_vectors AS x WHERE x.dataset_id = d.id) FROM datasets AS d "
+    f"{_NEWEST_WRITE}, "
+    "EXISTS (SELECT 1 FROM deletion_vectors AS x WHERE x.dataset_id = d.id), "
+    "t.write_id AS write_id_or_null FROM datasets AS d "
     "LEFT JOIN transactions AS t ON t.dataset_id = d.id "
     "AND t.version = coalesce(CAST(? AS BIGINT), d.current_version) "
     "LEFT JOIN schema_versions AS s ON s.dataset_id = d.id "
@@ -92,6 +98,10 @@ LAST_OF_APPLICATION = (
 LOGINS_OF_APPLICATION = (
     "SELECT DISTINCT t.committed_by, {is_login} FROM transactions AS t "
     "WHERE t.dataset_id = ? AND t.txn_app_id = ?"
+)
+PAIRS_AFTER = (
+    "SELECT txn_app_id, max(txn_version) FROM transactions WHERE dataset_id = ? AND version > ? "
+    "AND txn_app_id IS NOT NULL GROUP BY txn_app_id ORDER BY txn_app_id"
 )
 VERSION_AT = (
     "SELECT version FROM transactions WHERE dataset_id = ? AND timestamp <= ? "

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import ScanTask
+from lakehouse_source.model import ScanTask, SeenVersion
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.read.address import Address
@@ -66,6 +66,8 @@ class ReadRequest:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     # The frame shows this metadata table instead of the rows.
     metadata_table: str | None = None
+    # The write that made the version.
+    write_id: str | None = None
 
     @property
     def address(self) -> Address:
@@ -77,7 +79,12 @@ class ReadRequest:
         """A reader of the catalog, and the version of the frame."""
         address = self.address
         with address.open() as catalog, catalog.read() as reader:
-            yield reader, address.snapshot(catalog, reader, self.version)
+            yield reader, address.snapshot(catalog, reader, self.seen)
+
+    @property
+    def seen(self) -> SeenVersion:
+        """The version of the frame."""
+        return SeenVersion(self.version, self.write_id)
 
 
 class PlakeReader(DataSourceReader):

@@ -19,17 +19,19 @@ from pyspark.sql.types import StructType
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed import FEED_COLUMNS, OF_ROWS, Bound, Changes, Feed, FeedBounds
 from lakehouse_source.read.feed_plan import Changed, Side
 from lakehouse_source.read.feed_rows import Kind
-from lakehouse_source.read.snapshot import parse_timestamp, version_number
+from lakehouse_source.read.snapshot import version_number
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import FIELD_ID
 from lakehouse_source.schema.metadata_columns import with_metadata
 from lakehouse_source.spark.protocol.vocabulary import Changes as Names
 from lakehouse_source.spark.reading.batch_read import BATCH_ROWS, checked
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options
@@ -70,6 +72,7 @@ class ChangesRequest:
     where: str | None
     split_size_bytes: int | None
     dataset_schema: pa.Schema
+    write_id: str | None  # of the last version
 
     @classmethod
     def of(cls, options: dict[str, str], storage: dict[str, str]) -> ChangesRequest:
@@ -99,14 +102,16 @@ class ChangesRequest:
             where=where,
             split_size_bytes=given.size("splitSize"),
             dataset_schema=found.dataset_schema,
+            write_id=found.write_id,
         )
 
     def planned(self, where: PredicateSet, columns: Sequence[str]) -> Feed:
         """The feed of this request, of rows that satisfy a further condition."""
         address = Address(self.path, catalog_of_query(self.catalog), self.storage_options)
         where = PredicateSet.of(self.where) & where
+        end = SeenVersion(self.end, self.write_id)
         return Changes(
-            address, self.start, self.end, where, columns, net=self.net, updates=self.updates
+            address, self.start, end, where, columns, net=self.net, updates=self.updates
         ).planned()
 
     def schema(self) -> StructType:
@@ -181,8 +186,8 @@ def _bound(given: Options, which: str) -> int | str | datetime | None:
             value=version,
             reason=f"cannot be given together with {which}Timestamp.",
         )
-    if time is not None:
-        moment = parse_timestamp(time, f"{which}Timestamp")
+    moment = moment_of(given, f"{which}Timestamp")
+    if moment is not None:
         if _is_included(given, which):
             return moment
         return moment + _MICROSECOND if which == "starting" else moment - _MICROSECOND

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import datetime
 
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
@@ -14,6 +15,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
 from lakehouse_source.spark.reading.batch_read import ReadRequest
 from lakehouse_source.spark.reading.metadata_table import metadata_schema
+from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.session.options import (
     READ_OPTIONS,
     STREAM_ONLY_OPTIONS,
@@ -36,7 +38,7 @@ def resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         given = Options(others, STREAM_READ_OPTIONS, STREAM_READING)
     else:
         given = Options(others, READ_OPTIONS, "reading")
-    snapshot = opened(given, storage, _version(given), given.text("timestampAsOf"))
+    snapshot = opened(given, storage, _version(given), moment_of(given, "timestampAsOf"))
     columns = given.names("columns")
     if columns is not None:
         columns = resolve_columns(snapshot.schema, columns)
@@ -53,6 +55,7 @@ def resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
         metadata_columns=bool(given.flag("metadataColumns")),
         storage_options=storage,
         metadata_table=_metadata_table(given),
+        write_id=snapshot.write_id,
     )
     return request, snapshot
 
@@ -61,7 +64,7 @@ def opened(
     given: Options,
     storage: dict[str, str],
     version: int | str | None,
-    timestamp: str | None = None,
+    timestamp: datetime | None = None,
 ) -> Snapshot:
     """The dataset at a version; a stream may wait for it."""
     path = given.path()

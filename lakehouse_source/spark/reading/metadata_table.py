@@ -51,7 +51,7 @@ class MetadataTableReader(DataSourceReader):
         if self.pushdown.aggregate is not None:
             return [InputPartition(None)]  # no answer: Spark has to scan
         assert self.request.metadata_table is not None
-        inspection = Inspection(self.request.address, self.request.version)
+        inspection = Inspection(self.request.address, self.request.seen)
         table = inspection.table(self.request.metadata_table).select(self.schema.names)
         return [
             InputPartition(_packed(table.slice(start, PARTITION_ROWS)))

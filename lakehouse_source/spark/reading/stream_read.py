@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,8 +31,10 @@ from lakehouse_source.read.feed_plan import Changed
 from lakehouse_source.read.feed_stream import ChangedRows, starting_change
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import ROW, with_metadata
+from lakehouse_source.spark.protocol.vocabulary import Changes
 from lakehouse_source.spark.reading.batch_read import TaskReader
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
+from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.packing import ScanPartition, decoded_share, pack
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
@@ -87,7 +90,8 @@ class StreamRequest:
     rules: Rules
     changes: bool = False
     starting_version: int | str | None = None
-    starting_timestamp: str | None = None
+    starting_timestamp: datetime | None = None
+    updates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +134,14 @@ def stream_request(
     known = CHANGES_STREAM_OPTIONS if changes else STREAM_READ_OPTIONS
     given = Options(options, known, STREAM_READING)
     version: int | str | None = given.text("startingVersion")
+    timestamp = moment_of(given, "startingTimestamp")
+    excluded = changes and given.flag(Changes.STARTING_INCLUSIVE) is False
     if version is not None and str(version).lower() != "latest":
         version = given.number("startingVersion")
+        if version is not None and excluded:
+            version += 1
+    if timestamp is not None and excluded:
+        timestamp += timedelta(microseconds=1)
     max_files, max_bytes = given.number("maxFilesPerTrigger"), given.size("maxBytesPerTrigger")
     if max_files is not None and max_files < 1:
         raise InvalidOptionError(
@@ -156,7 +166,8 @@ def stream_request(
         ),
         changes=changes,
         starting_version=version.lower() if isinstance(version, str) else version,
-        starting_timestamp=given.text("startingTimestamp"),
+        starting_timestamp=timestamp,
+        updates=not changes or given.flag(Changes.COMPUTE_UPDATES) is not False,
     )
 
 
@@ -184,7 +195,7 @@ class _Progress:
     version of that time, and no batch has begun there yet. `newest` is the newest version if Spark
     asked for the end before the beginning. `end` is where the last batch ended, and `through` the
     last version of a query that ends by itself. Between `looked_from` and `looked_to` nothing can
-    be read: this is looked up once.
+    be read: this is looked up once, for the history in which a write made the last of them.
     """
 
     initial: Position | None = None
@@ -194,6 +205,7 @@ class _Progress:
     through: int | None = None
     looked_from: Position | None = None
     looked_to: Position | None = None
+    looked_write: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +232,18 @@ class _Now:
         return begin(self.reader, self.newest, current, version, timestamp, fails)
 
     def position(self, offset: Mapping[str, Any]) -> Position:
-        uri, current = self.address.uri, self.newest.version
-        return position_of(offset, self.identity, uri, current, self.request.changes)
+        uri, newest, changes = self.address.uri, self.newest.seen, self.request.changes
+        return position_of(offset, self.identity, uri, newest, self.write_id, changes)
 
     def offset(self, position: Position) -> dict[str, Any]:
-        return position.to_json(self.identity, self.request.changes)
+        write_id = self.write_id(position.reached)
+        return position.to_json(self.identity, write_id, self.request.changes)
+
+    def write_id(self, version: int) -> str | None:
+        """The write that made a version; None: the history does not have it."""
+        if version == self.newest.version:
+            return self.newest.write_id
+        return self.reader.write_id_of(self.newest.dataset.id, version)
 
     def source(self) -> AppendedFiles:
         """What the stream reads; `ChangedRows` for a stream of changes."""
@@ -302,8 +321,10 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         progress = self._progress
         through = now.newest.version if progress.through is None else progress.through
         begin = start
-        if progress.looked_from == start and progress.looked_to is not None:
-            begin = progress.looked_to
+        to = progress.looked_to
+        same = progress.looked_from == start
+        if to is not None and same and now.write_id(to.reached) == progress.looked_write:
+            begin = to
         if begin.snapshot is None and begin.version > through:
             return start
         end, has_rows = now.source().advance(begin, limits, through)
@@ -312,6 +333,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
         if has_rows or stale or start.snapshot is not None:
             return end
         progress.looked_from, progress.looked_to = start, end
+        progress.looked_write = now.write_id(end.reached)
         return start
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -343,7 +365,7 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
 
     def _parts(self, feed: Feed) -> list[InputPartition]:
         parts = packed(feed.plan.parts, self.request.split_size_bytes or PARTITION_BYTES)
-        bare = feed.without_parts()
+        bare = replace(feed.without_parts(), updates=self.request.updates)
         return [ChangesPartition(bare, some) for some in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

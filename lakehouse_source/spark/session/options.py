@@ -83,7 +83,7 @@ STREAM_READ_OPTIONS = (
 # No change of rows ends a stream of changes.
 CHANGES_STREAM_OPTIONS = (
     *(one for one in STREAM_READ_OPTIONS if one not in ("skipChangeCommits", "ignoreDeletes")),
-    "readChangeFeed",
+    *(Changes.READ, Changes.STARTING_INCLUSIVE, Changes.COMPUTE_UPDATES),
 )
 # For the writes of DELETE, UPDATE and MERGE. `splitSize` is for their scan.
 STATEMENT_OPTIONS = (

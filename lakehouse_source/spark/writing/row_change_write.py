@@ -180,7 +180,7 @@ def begin_statement(
                 )
             _check_columns(base, schema, added)
         incoming = dataframe_schema(without_metadata(newest.schema))
-        staged = begin(catalog, address, incoming, chosen, base_version=base_version)
+        staged = begin(catalog, address, incoming, chosen, base=base.seen)
     # A DELETE or UPDATE changes all rows that it reads; a MERGE may leave some alone.
     rescans = statement.get(Statement.RESCANS, True)
     condition = None

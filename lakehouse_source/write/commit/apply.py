@@ -7,11 +7,12 @@ the files that it replaces, and records the new version.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.catalog.sql.writer import CatalogTransaction
+from lakehouse_source.catalog.sql.writer import CatalogTransaction, LockedDataset
 from lakehouse_source.errors import DatasetExistsError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetRecord, FileRecord, TransactionRecord, WriteResult
@@ -24,7 +25,7 @@ from lakehouse_source.write.commit.apply_rows import (
     apply_rows,
     with_storage,
 )
-from lakehouse_source.write.commit.conflicts import Change, conflict
+from lakehouse_source.write.commit.conflicts import PUT_BACK, Change, conflict
 from lakehouse_source.write.commit.evolution import (
     record_schema,
     schema_to_commit,
@@ -68,6 +69,7 @@ def apply_commit(
     if done is not None:
         return _first_result(tx, commit, prerecorded, record, done)
     check_may_commit(staged.uri, record, options)
+    _check_base(tx, commit, locked)
     if options.register_as is not None:
         tx.names.give(options.register_as, record.id)
     if options.managed and record.current_version == 0:
@@ -157,8 +159,20 @@ def _first_result(
     tx.forget_files(prerecorded.file_ids)
     tx.finish_pending(commit.staged.write_id)
     schema_version = tx.schema_at(record.id, done.version)[0]
-    own = commit.files if done.write_id == commit.staged.write_id else ()
-    return write_result(done.version, schema_version, own, done.write_id, done.summary)
+    skipped = done.write_id != commit.staged.write_id
+    own = () if skipped else commit.files
+    found = write_result(done.version, schema_version, own, done.write_id, done.summary)
+    return replace(found, skipped=skipped)
+
+
+def _check_base(tx: CatalogTransaction, commit: PreparedCommit, locked: LockedDataset) -> None:
+    """Check that the version on which the write is based has not been given to another commit."""
+    base, record = commit.staged.base, locked.dataset
+    write_id = None if locked.last is None else locked.last.write_id
+    if base.version < record.current_version:
+        write_id = tx.write_id_of(record.id, base.version)
+    if base.version > record.current_version or base.is_replaced_by(write_id):
+        raise commit.staged.conflict(record.current_version, PUT_BACK)
 
 
 def _counts(

@@ -10,7 +10,7 @@ from lakehouse_source.errors import SchemaMismatchError, VersionNotFoundError
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.write.commit.begin import begin
-from lakehouse_source.write.commit.conflicts import conflict, schema_changed
+from lakehouse_source.write.commit.conflicts import PUT_BACK, conflict, schema_changed
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
 
@@ -39,6 +39,7 @@ def begin_after(
 def base_snapshot(reader: CatalogReader, staged: StagedWrite) -> Snapshot:
     """The dataset at the version that a write is based on."""
     try:
-        return open_snapshot(reader, staged.key, staged.uri, "", version=staged.base_version)
+        return open_snapshot(reader, staged.key, staged.uri, "", version=staged.base)
     except VersionNotFoundError as error:
-        raise staged.conflict(error.last, "the version it is based on was expired") from error
+        why = PUT_BACK if error.replaced else "the version it is based on was expired"
+        raise staged.conflict(error.last, why) from error

@@ -14,7 +14,7 @@ from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import DatasetRecord
+from lakehouse_source.model import DatasetRecord, SeenVersion
 from lakehouse_source.parquet.read_write_specs import (
     COMPRESSION,
     ROW_GROUP_ROWS,
@@ -32,7 +32,7 @@ from lakehouse_source.schema.paths import leaf_paths
 from lakehouse_source.write.commit import reservations
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
 from lakehouse_source.write.commit.claim import claim
-from lakehouse_source.write.commit.conflicts import conflict
+from lakehouse_source.write.commit.conflicts import PUT_BACK, conflict
 from lakehouse_source.write.commit.evolution import (
     evolve_properties,
     first_properties,
@@ -56,17 +56,16 @@ def begin(
     incoming: pa.Schema,
     options: WriteOptions,
     *,
-    base_version: int | None = None,
+    base: SeenVersion | None = None,
 ) -> StagedWrite:
     """Register a write to a dataset and fix the schema and layout of its files.
 
     `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The dataset is
-    registered if it is new. `base_version` is the version that the caller has read; the commit
-    checks all later versions.
+    registered if it is new. `base` is the version that the caller has read; the commit checks all
+    later versions.
 
     Raises:
-        CommitConflictError: the dataset is not at `expected_version`, or has not reached
-            `base_version`.
+        CommitConflictError: the dataset is not at `expected_version`, or does not have `base`.
         ForeignFolderError: the folder belongs to another catalog, or has data of plake that no
             dataset of this catalog has.
     """
@@ -78,7 +77,7 @@ def begin(
     check_partition_columns(incoming, options.partition_by or ())
     reserved, stale = reservations.take(catalog, address.key)
     if reserved is not None:
-        begun = _begin_reserved(catalog, address, incoming, options, reserved, base_version)
+        begun = _begin_reserved(catalog, address, incoming, options, reserved, base)
         if begun is not None:
             return begun
     write_id = str(uuid6.uuid7())
@@ -94,7 +93,7 @@ def begin(
             tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
             current = tx.current(address.key)
             assert current is not None  # `register_dataset` inserts it or waits for who does
-        staged = _stage(tx, current, address, incoming, options, write_id, base_version)
+        staged = _stage(tx, current, address, incoming, options, write_id, base)
         if not current.is_claimed:
             tx.set_claimed(current.dataset.id)
         tx.register_pending(write_id, current.dataset.id)
@@ -122,7 +121,7 @@ def _begin_reserved(
     incoming: pa.Schema,
     options: WriteOptions,
     write_id: str,
-    base_version: int | None,
+    base: SeenVersion | None,
 ) -> StagedWrite | None:
     """Begin a write whose id is registered already, which needs no transaction that writes.
 
@@ -133,7 +132,7 @@ def _begin_reserved(
             current = reader.current(address.key, write_id)
             if current is None or current.write_state is not WriteState.PENDING:
                 return None
-            return _stage(reader, current, address, incoming, options, write_id, base_version)
+            return _stage(reader, current, address, incoming, options, write_id, base)
     except PlakeError as error:
         if error.retryable:
             return None
@@ -148,11 +147,11 @@ def _stage(
     incoming: pa.Schema,
     options: WriteOptions,
     write_id: str,
-    base_version: int | None,
+    base: SeenVersion | None,
 ) -> StagedWrite:
     """The schema and layout of the files of a write, for the dataset as it is now."""
     uri, record = address.uri, current.dataset
-    _check_base(record, base_version, uri)
+    base = _checked_base(reader, current, base, uri)
     # A repetition gets the result of the first commit, whatever was committed after it.
     if committed_before(reader, record, options) is None:
         check_may_commit(uri, record, options)
@@ -194,7 +193,7 @@ def _stage(
         uri=uri,
         key=record.base_uri,
         dataset_id=record.id,
-        base_version=record.current_version if base_version is None else base_version,
+        base=base,
         incoming=incoming,
         options=options,
         spec=spec,
@@ -208,10 +207,20 @@ def _stage(
     )
 
 
-def _check_base(record: DatasetRecord, version: int | None, uri: str) -> None:
-    if version is not None and version > record.current_version:
-        made_anew = "the dataset was dropped and made again after it was read"
-        raise conflict(uri, version, record.current_version, made_anew)
+def _checked_base(
+    reader: CatalogReader, current: Current, given: SeenVersion | None, uri: str
+) -> SeenVersion:
+    """The version that a write is based on; the newest if the caller has read none."""
+    record = current.dataset
+    now = SeenVersion(record.current_version, current.write_id)
+    if given is None:
+        return now
+    write_id = now.write_id
+    if given.version < now.version:
+        write_id = reader.write_id_of(record.id, given.version)
+    if given.version > now.version or given.is_replaced_by(write_id):
+        raise conflict(uri, given.version, now.version, PUT_BACK)
+    return SeenVersion(given.version, write_id)
 
 
 def _first_schema(

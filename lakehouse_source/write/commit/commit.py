@@ -8,6 +8,7 @@ belong to no version; a crash after it leaves the new version.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.iceberg.export import export_after
+from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.read.address import Address
@@ -83,8 +85,8 @@ def _commit_rows(
     except BaseException as failure:
         abort(catalog, staged, (*files, *written), failure=failure)
         raise
-    if result.write_id != staged.write_id:
-        # An earlier write with the same idempotency pair was committed instead.
+    if result.skipped:
+        tell_skipped(staged, result.version)
         abort(catalog, staged, (*files, *written))
     return result
 
@@ -129,10 +131,26 @@ def commit_all(
             abort(catalog, staged, files, failure=failure)
         raise
     for (staged, files), result in zip(owned, results):
-        if files and not result.metadata:
-            # An earlier write with the same idempotency pair was committed instead.
-            abort(catalog, staged, files)
+        if result.skipped:
+            tell_skipped(staged, result.version)
+            if files:
+                abort(catalog, staged, files)
     return results
+
+
+def tell_skipped(staged: StagedWrite, version: int) -> None:
+    """Log that a write was skipped. Spark repeats the last batch of a stream after each crash."""
+    options = staged.options
+    level = logging.INFO if "query" in options.committer else logging.WARNING
+    COMMIT.log(
+        level,
+        "%s: skipped, and nothing committed: txn_app_id %r committed txn_version %d, or a higher "
+        "one, as version %d. To load rows again, give a higher txn_version",
+        staged.uri,
+        options.txn_app_id,
+        options.txn_version,
+        version,
+    )
 
 
 def commit_rewrite(

@@ -134,6 +134,11 @@ class Collision:
 FORGOTTEN = Collision(
     "commits since then were expired, and a vacuum has removed them from the history"
 )
+# Another version has the number of the base.
+PUT_BACK = Collision(
+    "the version that was read is gone: the catalog was put back to a backup, or the dataset was "
+    "dropped and made again"
+)
 # The schema is not the one that was read.
 SCHEMA_CHANGED = Collision("the schema changed")
 

@@ -15,6 +15,7 @@ from lakehouse_source.arguments import flag, text, whole_number
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.properties import Layout
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
@@ -126,7 +127,7 @@ class StagedWrite:
 
     `uri` is that of its dataset's address, `key` the dataset's key in the catalog, and
     `dataset_id` its id there: another dataset may get the key.
-    `base_version` is the version that the write is based on, `incoming` the schema of its
+    `base` is the version that the write is based on, `incoming` the schema of its
     rows as the caller gave them.
     `indexed` are the field ids of the columns that the search index covers when the write
     commits, unless another commit changes them first. `compact_min_files` is the number of
@@ -137,7 +138,7 @@ class StagedWrite:
     uri: str
     key: str
     dataset_id: int
-    base_version: int
+    base: SeenVersion
     incoming: pa.Schema
     options: WriteOptions
     spec: WriteSpec
@@ -148,6 +149,10 @@ class StagedWrite:
     @property
     def write_id(self) -> str:
         return self.spec.write_id
+
+    @property
+    def base_version(self) -> int:
+        return self.base.version
 
     def conflict(self, current_version: int, what: Collision | str) -> CommitConflictError:
         """The error of this write if the version that it found does not allow the write."""

@@ -197,7 +197,7 @@ def begin_rewrite(
         failure = conflict(address.uri, snapshot.version, staged.base_version, SCHEMA_CHANGED)
         abort(catalog, staged, (), failure=failure)
         raise failure
-    return replace(staged, base_version=snapshot.version)
+    return replace(staged, base=snapshot.seen)
 
 
 def _find(

@@ -13,6 +13,7 @@ from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.retry import in_transaction, is_committed
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.iceberg.export import export_if_wanted
+from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
@@ -81,18 +82,31 @@ def restore(
         vectors = {ids[path]: vector for path, vector in changes.vectors_of_returning.items()}
         vectors |= {one.file_id: one.after for one in changes.replaced}
         tx.set_vectors(record.id, new_version, vectors)
-        return write_result(new_version, schema_version, everything, write_id, counts)
+        made = write_result(new_version, schema_version, everything, write_id, counts)
+        return replace(made, pairs_left=tx.pairs_after(record.id, target.version))
 
     done = is_committed(address.key, write_id)
     while True:
         try:
             result = in_transaction(catalog, address.uri, write_id, apply_restore, carried_out=done)
             export_if_wanted(catalog, address)
+            if result.pairs_left:
+                COMMIT.warning(
+                    "%s: the restore took back what these wrote, and they stay committed: %s. To "
+                    "load it again, give higher numbers, or another txn_app_id",
+                    address.uri,
+                    ", ".join(pairs_told(result.pairs_left)),
+                )
             return result
         except _VectorsUnread as error:
             # The transaction was rolled back: no other commit waits while storage is read.
             known |= {one: _differing_rows(one, storage) for one in error.unread}
             reads_left -= 1
+
+
+def pairs_told(pairs: Mapping[str, int]) -> list[str]:
+    """Idempotency pairs as people read them."""
+    return [f"txn_app_id {name!r} up to txn_version {last}" for name, last in pairs.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.base_version import base_snapshot, begin_after
-from lakehouse_source.write.commit.commit import abort, commit
+from lakehouse_source.write.commit.commit import abort, commit, tell_skipped
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, Isolation, conflict
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
@@ -118,7 +118,7 @@ class RowStatement:
         self.files: list[FileMetadata] = []
         self._file_ids: dict[str, int] = {}
         self.snapshot: Snapshot = snapshot
-        if snapshot.version != self.staged.base_version:  # another commit came in between
+        if snapshot.seen != self.staged.base:  # another commit came in between
             try:
                 with catalog.read() as reader:
                     self.snapshot = base_snapshot(reader, self.staged)
@@ -193,20 +193,26 @@ class RowStatement:
         """The result of the commit that this statement repeats, by its idempotency pair."""
         with self.catalog.read() as reader:
             done = committed_before(reader, self.snapshot.dataset, self.staged.options)
-        return None if done is None else _result_of(done)
+        if done is None:
+            return None
+        tell_skipped(self.staged, done.version)
+        return replace(_result_of(done), skipped=True)
 
     def give_up(self, failure: BaseException | None) -> None:
         """Delete the files that were written; the statement cannot be committed any more."""
         abort(self.catalog, self.staged, self.files, failure=failure)
 
 
+_COUNTS = (
+    *("rows_deleted", "rows_updated", "rows_inserted"),
+    *("files_added", "files_removed", "vectors_written"),
+)
+
+
 def _result_of(done: TransactionRecord | WriteResult) -> ChangeResult:
-    counts = done.summary
-    return ChangeResult(
-        done.version,
-        *(counts.get(name, 0) for name in ("rows_deleted", "rows_updated", "rows_inserted")),
-        *(counts.get(name, 0) for name in ("files_added", "files_removed", "vectors_written")),
-    )
+    counts: dict[str, Any] = {name: done.summary.get(name, 0) for name in _COUNTS}
+    skipped = isinstance(done, WriteResult) and done.skipped
+    return replace(ChangeResult(done.version, **counts), skipped=skipped)
 
 
 def _row_groups(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:

@@ -85,7 +85,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Feature.CATALOG, List.of(
           "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
-          "core.FrameTable", "core.HiddenColumns", "core.Refusal", "catalog.TableQuestions",
+          "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
+          "core.SessionTimes", "catalog.TableQuestions",
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
@@ -114,6 +115,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           session -> rule(Feature.CATALOG, () -> new StreamReads.Names(session)));
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new ChangesByName(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Feature.STATEMENTS, () -> new RowStatements.Stars()));
       TableChanges.injectInto(extensions);
       extensions.injectResolutionRule(
           session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Widen()));

@@ -1,11 +1,15 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
+import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.RelationChanges;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
@@ -52,18 +56,47 @@ public final class ChangesByName extends Rule<LogicalPlan> {
   /** A table, and the name by which a query can mean it. */
   record Found(SubqueryAlias alias, PlakeTable table) {
     /** The plan that reads changes of the table. */
-    LogicalPlan changes(java.util.Map<String, String> options) {
+    LogicalPlan changes(Map<String, String> options) {
       LogicalPlan relation = table.changes(options).relation();
+      return named(relation);
+    }
+
+    private LogicalPlan named(LogicalPlan relation) {
       return alias == null ? relation : new SubqueryAlias(alias.identifier(), relation);
     }
   }
 
   private LogicalPlan changed(LogicalPlan node) {
-    if (!(node instanceof UnresolvedRelation named) || named.isStreaming()
-        || !named.options().containsKey(Vocabulary.Changes.READ)) {
+    UnresolvedRelation named = node instanceof UnresolvedRelation table
+        && table.options().containsKey(Vocabulary.Changes.READ) ? table : null;
+    if (named == null && SchemaEvolution.IS_ASKED && StreamedChanges.areAsked(node)) {
+      named = StreamedChanges.of(node);
+    }
+    Found found = named == null
+        ? null : find(session, CollectionConverters.asJava(named.multipartIdentifier()));
+    if (found == null) {
       return node;
     }
-    Found found = find(session, CollectionConverters.asJava(named.multipartIdentifier()));
-    return found == null ? node : found.changes(named.options().asCaseSensitiveMap());
+    if (named.isStreaming()) { // it would stream the rows of the table, or die in its first batch
+      throw Refusal.because("Changes of a table are streamed by its path: spark.readStream"
+          + ".format('plake').option('readChangeFeed', True).load(path).");
+    }
+    return found.changes(named.options().asCaseSensitiveMap());
+  }
+
+  /** {@code readStream.changes(t)}: a node that Spark has from 4.2 on. */
+  private static final class StreamedChanges {
+    static boolean areAsked(LogicalPlan node) {
+      try {
+        return node instanceof RelationChanges asked
+            && asked.relation() instanceof UnresolvedRelation table && table.isStreaming();
+      } catch (LinkageError e) { // this Spark has no such node
+        return false;
+      }
+    }
+
+    static UnresolvedRelation of(LogicalPlan node) {
+      return (UnresolvedRelation) ((RelationChanges) node).relation();
+    }
   }
 }

@@ -8,8 +8,6 @@ import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
-import java.time.Instant;
-import java.time.temporal.ChronoUnit;
 import java.util.Collections;
 import java.util.EnumSet;
 import java.util.HashMap;
@@ -62,11 +60,6 @@ public final class ChangesTable extends FrameTable implements SupportsMetadataCo
     PythonDataSourceV2 source = new PlakeSource();
     StructType schema = source.inferSchema(new CaseInsensitiveStringMap(all));
     return new ChangesTable(source, schema, path);
-  }
-
-  /** A moment as plake reads it. */
-  static String text(long microseconds) {
-    return Instant.EPOCH.plus(microseconds, ChronoUnit.MICROS).toString();
   }
 
   /** The relation that reads this table. The frame has its options: none is in the plan. */

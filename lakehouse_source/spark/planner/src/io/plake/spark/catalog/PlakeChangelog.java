@@ -1,5 +1,6 @@
 package io.plake.spark.catalog;
 
+import io.plake.spark.core.SessionTimes;
 import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
 import java.util.Map;
@@ -38,9 +39,9 @@ public final class PlakeChangelog implements Changelog {
     }
     if (range instanceof ChangelogRange.TimestampRange moments) {
       all.put(
-          Vocabulary.Changes.STARTING_TIMESTAMP, ChangesTable.text(moments.startingTimestamp()));
+          Vocabulary.Changes.STARTING_TIMESTAMP, SessionTimes.text(moments.startingTimestamp()));
       moments.endingTimestamp().ifPresent(moment -> all.put(
-          Vocabulary.Changes.ENDING_TIMESTAMP, ChangesTable.text(moment)));
+          Vocabulary.Changes.ENDING_TIMESTAMP, SessionTimes.text(moment)));
     }
     if (!(range instanceof ChangelogRange.UnboundedRange)) {
       all.put(

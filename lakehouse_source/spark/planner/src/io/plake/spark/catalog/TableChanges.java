@@ -1,10 +1,14 @@
 package io.plake.spark.catalog;
 
+import io.plake.spark.core.PlakeCatalogs;
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.SessionTimes;
 import io.plake.spark.core.Vocabulary;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
@@ -14,12 +18,10 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DatetimeType;
 import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.StringType;
-import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
@@ -64,11 +66,45 @@ public final class TableChanges {
       return ChangesTable.at(name, options).relation();
     }
     SparkSession session = SparkSession.active();
-    ChangesByName.Found found = ChangesByName.find(session, parts(session, name));
-    if (found == null) {
-      throw Refusal.because(USAGE + "There is no table of plake that is named " + name + ".");
+    return found(session, parts(session, name), name).changes(options);
+  }
+
+  /**
+   * The table that a name means: as in a query, else in the catalog of plake that has it, as the
+   * arguments of CALL do, which names that catalog.
+   */
+  private static ChangesByName.Found found(
+      SparkSession session, List<String> parts, String name) {
+    Exception unknown = null;
+    try {
+      ChangesByName.Found found = ChangesByName.find(session, parts);
+      if (found != null) {
+        return found;
+      }
+    } catch (Exception e) { // Scala does not declare Spark's
+      unknown = e;
     }
-    return found.changes(options);
+    Map<String, ChangesByName.Found> all = new TreeMap<>();
+    for (String catalog : PlakeCatalogs.names()) {
+      List<String> full = new ArrayList<>(List.of(catalog));
+      full.addAll(parts);
+      try {
+        ChangesByName.Found found = ChangesByName.find(session, full);
+        if (found != null) {
+          all.put(catalog, found);
+        }
+      } catch (Exception e) { // Scala does not declare Spark's
+        continue; // this catalog has no such table
+      }
+    }
+    if (all.size() == 1) {
+      return all.values().iterator().next();
+    }
+    throw Refusal.because(USAGE + (all.isEmpty()
+        ? "There is no table of plake that is named " + name + "."
+        : "Several catalogs have a table " + name + ": name one of "
+            + String.join(", ", all.keySet()) + " before it.")
+        + (unknown == null ? "" : " As in a query: " + unknown.getMessage()));
   }
 
   private static List<String> parts(SparkSession session, String name) {
@@ -90,22 +126,20 @@ public final class TableChanges {
       throw Refusal.because(
           USAGE + "This is neither a version nor a time that is constant: " + bound.sql() + ".");
     }
-    String zone = SQLConf.get().sessionLocalTimeZone();
     if (isVersion) {
       options.put(version, String.valueOf(bound.eval(null)));
     } else if (!isTime) {
       String text = String.valueOf(bound.eval(null)).trim();
-      Option<Object> moment = DateTimeUtils.stringToTimestamp(
-          UTF8String.fromString(text), DateTimeUtils.getZoneId(zone));
-      if (moment.isDefined() && !text.matches("\\d+")) {
-        options.put(timestamp, ChangesTable.text((Long) moment.get()));
+      String moment = text.matches("\\d+") ? null : SessionTimes.instant(text);
+      if (moment != null) {
+        options.put(timestamp, moment);
       } else {
         options.put(version, text);
       }
     } else {
-      TimeTravelSpec moment =
-          TimeTravelSpec.create(Option.apply(bound), Option.empty(), zone).get();
-      options.put(timestamp, ChangesTable.text(((AsOfTimestamp) moment).timestamp()));
+      TimeTravelSpec moment = TimeTravelSpec.create(
+          Option.apply(bound), Option.empty(), SQLConf.get().sessionLocalTimeZone()).get();
+      options.put(timestamp, SessionTimes.text(((AsOfTimestamp) moment).timestamp()));
     }
   }
 }

@@ -135,6 +135,7 @@ public final class Channel {
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
   public Answer change(ObjectNode command) {
+    LastCommit.forget();
     return send(Vocabulary.Told.COMMAND, command, Map.of());
   }
 

@@ -53,6 +53,14 @@ public final class HiddenColumns {
     return found;
   }
 
+  /** Why a MERGE does not add a column of its source to the target. */
+  public static String notAdded(String name) {
+    return "The source of this MERGE WITH SCHEMA EVOLUTION has a column " + name + ", which the"
+        + " target lacks. In a MERGE this name means where or what a row of the target is, and so"
+        + " the column would not be added. Give it another name in the source, or add it to the"
+        + " table before: ALTER TABLE ... ADD COLUMN " + name + ".";
+  }
+
   private static void hide(
       Map<String, StructField> found, String name, DataType type, Set<String> taken) {
     String unused = name;

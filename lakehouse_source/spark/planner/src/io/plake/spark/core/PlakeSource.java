@@ -77,7 +77,7 @@ public class PlakeSource extends PythonDataSourceV2 {
     @Override
     public PythonDataSourceCreationResult createDataSourceInPython(
         String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
-      CaseInsensitiveStringMap opened = SealedOptions.opened(options);
+      CaseInsensitiveStringMap opened = SessionTimes.in(SealedOptions.opened(options));
       try {
         return SealedOptions.areIn(opened)
             ? ours.createDataSourceInPython(shortName, opened, schema)
@@ -117,6 +117,9 @@ public class PlakeSource extends PythonDataSourceV2 {
         byte[] writer, WriterCommitMessage[] messages, boolean abort) {
       try {
         super.commitWriteInPython(writer, messages, abort);
+        if (!abort) {
+          LastCommit.put(writer);
+        }
       } catch (Exception e) {
         throw Refusal.told(e);
       }

@@ -1,11 +1,11 @@
 package io.plake.spark.format;
 
+import io.plake.spark.core.PlakeCatalogs;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.StreamErrors;
 import java.util.List;
-import java.util.Set;
 import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.TableIdentifier;
@@ -28,10 +28,6 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class StreamReads extends Rule<LogicalPlan> {
 
   private static final String[] VERSIONS = {"versionAsOf", "timestampAsOf", "version"};
-
-  /** Names, not classes: 4.1 cannot load the catalog with views. */
-  private static final Set<String> CATALOGS =
-      Set.of("io.plake.spark.PlakeCatalog", "io.plake.spark.PlakeViewCatalog");
 
   private static final String OF_SESSION = "spark_catalog";
 
@@ -78,10 +74,10 @@ public final class StreamReads extends Rule<LogicalPlan> {
       if (node instanceof UnresolvedRelation table && table.isStreaming()) {
         List<String> parts = CollectionConverters.asJava(table.multipartIdentifier());
         boolean isNamed = parts.size() > 1
-            && (OF_SESSION.equals(parts.get(0)) || !classOf(parts.get(0)).isEmpty());
+            && (OF_SESSION.equals(parts.get(0)) || isCatalog(parts.get(0)));
         String catalog = isNamed ? parts.get(0) : session.catalog().currentCatalog();
         List<String> name = parts.subList(isNamed ? 1 : 0, parts.size());
-        if (CATALOGS.contains(classOf(catalog))
+        if (PlakeCatalogs.isOne(catalog)
             || OF_SESSION.equals(catalog) && isInMetastore(name)) {
           checkNoVersion(table.options());
         }
@@ -104,8 +100,8 @@ public final class StreamReads extends Rule<LogicalPlan> {
       }
     }
 
-    private static String classOf(String catalog) {
-      return SQLConf.get().getConfString("spark.sql.catalog." + catalog, "");
+    private static boolean isCatalog(String name) {
+      return !SQLConf.get().getConfString("spark.sql.catalog." + name, "").isEmpty();
     }
   }
 }

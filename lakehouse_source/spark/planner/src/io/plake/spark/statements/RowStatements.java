@@ -4,6 +4,7 @@ import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
@@ -17,13 +18,18 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
+import org.apache.spark.sql.catalyst.plans.logical.InsertStarAction;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeAction;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.plans.logical.UpdateStarAction;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -34,6 +40,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Some;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
 
 /**
  * Makes a plake frame or view the target of DELETE, UPDATE and MERGE.
@@ -45,6 +52,28 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class RowStatements extends Rule<LogicalPlan> {
 
   private static final Set<String> VERSIONS = Set.of("version", "versionasof", "timestampasof");
+
+  /** Of a MERGE WITH SCHEMA EVOLUTION that takes all columns of its source. */
+  private static final TreeNodeTag<Boolean> STARS = new TreeNodeTag<>("plake.stars");
+
+  /** Marks such a MERGE before Spark replaces each star by columns. Changes no plan. */
+  public static final class Stars extends Rule<LogicalPlan> {
+    @Override
+    public LogicalPlan apply(LogicalPlan plan) {
+      plan.foreach(node -> {
+        if (node instanceof MergeIntoTable merge && merge.withSchemaEvolution()
+            && (hasStar(merge.matchedActions()) || hasStar(merge.notMatchedActions()))) {
+          merge.setTagValue(STARS, true);
+        }
+        return BoxedUnit.UNIT;
+      });
+      return plan;
+    }
+
+    private static boolean hasStar(scala.collection.immutable.Seq<MergeAction> actions) {
+      return actions.exists(one -> one instanceof UpdateStarAction || one instanceof InsertStarAction);
+    }
+  }
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -139,12 +168,25 @@ public final class RowStatements extends Rule<LogicalPlan> {
     boolean named = places.wereNamed()
         || target.output().size() > target.table().columns().length
         || UnresolvedMetadataColumns.areNamed(node, now);
+    if (evolves(node) && (named || node.getTagValue(STARS).isDefined())) {
+      checkSource((MergeIntoTable) node, now);
+    }
     if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
       throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
           + " row of its target is stored. Use a subquery:"
           + " WHERE id IN (SELECT id FROM t WHERE _pos = 2).");
     }
     return done;
+  }
+
+  /** Refuses a source with a column that the statement would add if the target had no hidden one. */
+  private static void checkSource(MergeIntoTable merge, DataSourceV2Relation target) {
+    List<Attribute> source = CollectionConverters.asJava(merge.sourceTable().output());
+    for (Attribute hidden : CollectionConverters.asJava(target.metadataOutput())) {
+      if (source.stream().anyMatch(column -> column.name().equalsIgnoreCase(hidden.name()))) {
+        throw Refusal.because(HiddenColumns.notAdded(hidden.name()));
+      }
+    }
   }
 
   /** Whether the target is a view, which may be over a frame of an older version. */
@@ -193,6 +235,10 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   /** Spark adds the columns that a MERGE WITH SCHEMA EVOLUTION needs to the table itself. */
   private static boolean mustWait(LogicalPlan node, DataSourceV2Relation target) {
+    if (evolves(node) && node.getTagValue(STARS).isDefined()
+        && ((MergeIntoTable) node).sourceTable().resolved()) {
+      checkSource((MergeIntoTable) node, target);
+    }
     return evolves(node) && mayEvolve(target.table()) && !isView(node)
         && !SchemaEvolution.isDone((MergeIntoTable) node);
   }
