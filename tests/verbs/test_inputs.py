@@ -21,6 +21,8 @@ import lakehouse_source as lake
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from tests.versions import has_null_arrays
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 ROWS = pa.table(
     {
         "id": pa.array([1, 2, None, 4], pa.int64()),
