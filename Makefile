@@ -52,7 +52,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 2 --dist loadsc
 	-o faulthandler_timeout=660 -o faulthandler_exit_on_timeout=true
 
 test: setup lint ## Style, types and all tests, by two workers side by side
-	@. integration/java_home.sh && { $(BIN)/python -m tests.java_classes; $(PYTEST) -m 'not long'; }
+	@. integration/java_home.sh && { $(BIN)/python -m tests.java_classes >/dev/null 2>&1; $(PYTEST) -m 'not long'; }
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
 	@$(PYTEST) -m 'not spark and not slow and not long'

@@ -50,7 +50,7 @@ def main() -> None:
     jvm = spark.sparkContext._gateway.proc
     spark.stop()
     jvm.stdin.close()  # it ends, and writes the archive
-    jvm.wait()
+    jvm.wait(120)
     new.replace(archive())
 
 
