@@ -46,11 +46,16 @@ newest: ## Run make test with the newest packages that pyproject.toml allows
 oldest: setup ## Run the tests with the oldest packages that pyproject.toml allows
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 
-test: setup lint ## Style, types and all tests, in two lanes side by side
-	@. integration/java_home.sh && $(BIN)/python integration/run_tests.py
+# Hundreds of processes load the package: its bytecode is kept. A test that waits inside of a C
+# library cannot be interrupted: its worker ends and is replaced, a minute after pytest's timeout.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 2 --dist loadscope \
+	-o faulthandler_timeout=660 -o faulthandler_exit_on_timeout=true
+
+test: setup lint ## Style, types and all tests, by two workers side by side
+	@. integration/java_home.sh && { $(BIN)/python -m tests.java_classes >/dev/null 2>&1; $(PYTEST) -m 'not long'; }
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
-	@$(BIN)/python -m pytest -q -m 'not spark and not slow and not long'
+	@$(PYTEST) -m 'not spark and not slow and not long'
 
 lint: $(STAMP) ## Style, by ruff
 	@$(BIN)/ruff check .
@@ -59,7 +64,7 @@ lint: $(STAMP) ## Style, by ruff
 types: $(STAMP) ## Types, by mypy
 	@$(BIN)/mypy
 
-property: $(STAMP) ## The property tests with 10,000 examples each instead of 50
+property: $(STAMP) ## The property tests with 10,000 examples each instead of 20
 	@HYPOTHESIS_PROFILE=property $(BIN)/python -m pytest -q -m 'hypothesis and not spark'
 
 mutation: $(STAMP) ## Put wrong rules into the code, one at a time: the tests must fail for each

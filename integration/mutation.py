@@ -2959,7 +2959,7 @@ def run_tests(root: Path, tests: tuple[str, ...], markers: str) -> tuple[bool, s
         **os.environ,
         "PYTHONPATH": str(root),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "HYPOTHESIS_PROFILE": "quick",
+        "HYPOTHESIS_PROFILE": "mutation",
     }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     command += ["-m", markers, *present]

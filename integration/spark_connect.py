@@ -39,7 +39,7 @@ def inside(folder: Path, master: str) -> int:
     from lakehouse_source.spark.session.configure import planner_jar
     from tests.doors import planner_queries as pq
     from tests.doors import session_matrix
-    from tests.doors.test_planner_queries import multiset
+    from tests.doors.planner_queries import multiset
 
     spark = (
         SparkSession.builder.remote(master)

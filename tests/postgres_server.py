@@ -9,6 +9,7 @@ import warnings
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 
@@ -50,8 +51,13 @@ class PostgresServer:
 
     def _create(self, template: str) -> str:
         name = f"test_{next(self._numbers)}"
-        self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # Files are copied in half the time that it takes to log their pages.
+        self.run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         return name
+
+    def drop(self, url: str) -> None:
+        """Delete a database: hundreds of them take gigabytes, and minutes at the end."""
+        self.run(f"DROP DATABASE {urlsplit(url).path[1:]} WITH (FORCE)")
 
     def run(self, statement: str) -> None:
         """Run a statement on the server's own database."""

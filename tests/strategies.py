@@ -43,19 +43,20 @@ WIDE = Context(prec=120)
 
 
 def register_profiles() -> None:
-    """Register `quick` (the default: same examples every time) and `property`; load one.
+    """Register `quick` (the default), `mutation` and `property`; load one.
 
     The environment variable HYPOTHESIS_PROFILE chooses.
     """
     calm = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    settings.register_profile(
-        "quick",
-        max_examples=50,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=calm,
-    )
+    for name, examples in (("quick", 20), ("mutation", 50)):  # the same ones every time
+        settings.register_profile(
+            name,
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=calm,
+        )
     settings.register_profile(
         "property", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=calm
     )

@@ -3,15 +3,24 @@
 Data for `test_planner_queries.py`: conditions, and queries that take a `Side` and
 return rows, which are compared as multisets. Most of them run on one frame that
 all share, because that is where Spark's shared read plan loses rows.
+
+    python -m tests.doors.planner_queries
+
+writes what Parquet answers to `planner_answers.json`, a digest for each.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
+import math
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -37,6 +46,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+ANSWERS = Path(__file__).with_name("planner_answers.json")
 PARTS = 3  # appends, hence versions and, at least, files
 ROWS_PER_PART = 40
 
@@ -126,6 +136,29 @@ def group_rows() -> list[tuple[Any, ...]]:
         (None, 3, "null key"),
         ("c", None, "null k"),
     ]
+
+
+def frozen(value: Any) -> Any:
+    """A hashable stand-in for a value: NaN equals NaN, -0.0 differs from 0.0."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else ("float", repr(value))
+    if isinstance(value, dict):
+        return ("map", *sorted((frozen(item) for item in value.items()), key=repr))
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(frozen(item) for item in value)
+    return value
+
+
+def multiset(rows: Iterable[Any]) -> Counter[Any]:
+    """Rows without their order."""
+    return Counter(frozen(row) for row in rows)
+
+
+def digest(rows: Counter[Any]) -> str:
+    """A short text that tells one multiset from another."""
+    return sha256("\n".join(sorted(map(repr, rows.items()))).encode()).hexdigest()[:16]
 
 
 _numbers = count()
@@ -968,3 +1001,30 @@ def rows_added_between_two_versions(side: Side) -> Iterable[Any]:
 def same_filter_on_two_versions_shares_no_exchange(side: Side) -> Iterable[Any]:
     frames = [side.version(v).where("k = 1").groupBy("g").count() for v in (1, 2, 3)]
     return frames[0].union(frames[1]).union(frames[2]).collect()
+
+
+# --- what Parquet answers ----------------------------------------------------------------------
+
+
+def answers(side: Side) -> dict[str, dict[str, str]]:
+    """The digest of the rows of each query, and of those that each condition selects."""
+    asked = {**QUERIES, **VERSIONED}
+    truth = {text: multiset(rows) for text, rows in truth_table(side).items()}
+    return {
+        "conditions": {text: f"{rows.total()} {digest(rows)}" for text, rows in truth.items()},
+        "queries": {name: digest(multiset(query(side))) for name, query in asked.items()},
+    }
+
+
+def main() -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "UTC")
+    spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    with tempfile.TemporaryDirectory() as folder:
+        facts, groups = write_sides(spark, Path(folder))["parquet"]
+        found = answers(Side(spark, "parquet", facts, groups, Path(folder)))
+    ANSWERS.write_text(json.dumps(found, indent=0) + "\n")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

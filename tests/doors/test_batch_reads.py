@@ -140,6 +140,7 @@ HOLDING: dict[str, Callable[[DataFrame], DataFrame]] = {
 
 
 @pytest.mark.parametrize("name", HOLDING)
+@pytest.mark.cases(2)
 def test_rows_that_spark_keeps_outlive_their_batch(
     name: str, sides: tuple[DataFrame, DataFrame]
 ) -> None:

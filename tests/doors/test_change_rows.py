@@ -82,6 +82,7 @@ CASES: list[tuple[Callable[[Any, Any], None], str]] = [
 
 
 @pytest.mark.parametrize(("change", "statement"), CASES)
+@pytest.mark.cases(2)
 def test_a_change_does_what_duckdb_does(
     change: Callable[[Any, Any], None],
     statement: str,

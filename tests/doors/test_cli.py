@@ -29,6 +29,8 @@ from lakehouse_source.operations.entry import Subject, Type
 from lakehouse_source.operations.listing import OPERATIONS
 from tests.doors.plake_command import Done, plake
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 COMMAND = [sys.executable, "-m", "lakehouse_source.cli"]
 FLIGHTS = {"month": [1, 1, 2, 3], "carrier": ["UA", "AA", "UA", "DL"], "miles": [9, 8, 7, 6]}
 

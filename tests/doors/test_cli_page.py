@@ -11,6 +11,8 @@ import pytest
 import lakehouse_source as lake
 from tests.doors.plake_command import plake
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs/operations.md"
 FLIGHTS = {"month": [1, 1, 2, 3], "carrier": ["UA", "AA", "UA", "DL"], "miles": [9, 8, 7, 6]}
 

@@ -17,6 +17,8 @@ from lakehouse_source.cli.sql import make_views
 from lakehouse_source.cli.sql_conditions import conditions
 from tests.doors.plake_command import plake
 
+pytestmark = pytest.mark.slow
+
 DAYS = [date(2026, 1, 1) + timedelta(days=n) for n in range(40)]
 ROWS = pa.table(
     {

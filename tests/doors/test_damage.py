@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 import lakehouse_source as lake
 from tests.doors.frames import data_files, load
 
+pytestmark = pytest.mark.slow
+
 BAD_DATA = Path(__file__).parents[3] / "shared/testdata/parquet-testing/bad_data"
 GOOD = pa.table(
     {

@@ -81,6 +81,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.cases(2)
 def test_a_query_gives_what_plain_parquet_gives(
     query: str, frame: DataFrame, plain: DataFrame
 ) -> None:

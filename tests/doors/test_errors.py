@@ -83,6 +83,7 @@ READS = [
 
 
 @pytest.mark.parametrize(("options", "path", "text"), READS)
+@pytest.mark.cases(4)
 def test_reading(
     spark: SparkSession, dataset: str, options: dict[str, str], path: str | None, text: str
 ) -> None:

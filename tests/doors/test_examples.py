@@ -29,6 +29,8 @@ from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.read.pictured import Shown
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(lake.__file__).parent
 PAGES = (
@@ -162,11 +164,13 @@ def run(
 
 
 @pytest.mark.parametrize("session", parameters(s for page in PAGES for s in sections(page)))
+@pytest.mark.cases(3)
 def test_the_examples_of_a_page_run(session: Session, run: Callable[..., None]) -> None:
     run(session)
 
 
 @pytest.mark.parametrize("session", parameters(docstrings()))
+@pytest.mark.cases(8)
 def test_the_examples_of_a_docstring_run(session: Session, run: Callable[..., None]) -> None:
     first = docstring(lake)
     run(first, *([session] if session != first else []))

@@ -21,6 +21,8 @@ import lakehouse_source as lake
 from tests import strategies
 from tests.versions import bloom_filters
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]
+
 T = pa.types
 ROWS = 24
 # Moments that every engine's calendar holds.

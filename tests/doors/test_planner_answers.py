@@ -91,6 +91,7 @@ def both(spark: SparkSession, text: str) -> tuple[DataFrame, DataFrame]:
 
 
 @pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.cases(4)
 def test_the_catalog_answers(name: str, sides: Any) -> None:
     ours, native = both(sides[0], ANSWERED[name])
     assert multiset(ours.collect()) == multiset(native.collect())

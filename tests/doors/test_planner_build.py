@@ -41,6 +41,8 @@ from lakehouse_source.spark.session.secrets import reveal
 from .conftest import unshared_session
 from .disassembly import disassembled
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]
+
 # --- the jar -------------------------------------------------------------------
 
 

@@ -72,6 +72,7 @@ def both(spark: SparkSession, text: str) -> tuple[DataFrame, DataFrame]:
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.cases(2)
 def test_a_join_equals_parquet(text: str, adaptive: str, tables: SparkSession) -> None:
     tables.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:

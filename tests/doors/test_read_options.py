@@ -107,6 +107,7 @@ WHERE = [
 
 
 @pytest.mark.parametrize("condition", WHERE)
+@pytest.mark.cases(3)
 def test_where_is_applied_as_spark_would(
     spark: SparkSession, three: str, plain: DataFrame, condition: str
 ) -> None:

@@ -35,6 +35,8 @@ from lakehouse_source.spark.reading.spark_files import MOST_LAYOUTS, SparkFiles
 from lakehouse_source.spark.source import PlakeDataSource
 from tests.doors.frames import data_files
 
+pytestmark = pytest.mark.slow
+
 
 def told(partition: InputPartition) -> dict[str, Any]:
     """What the planner extension finds in the pickle of a partition."""

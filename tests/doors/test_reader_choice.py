@@ -117,6 +117,7 @@ def agree(frame: DataFrame, oracle: DataFrame, *conditions: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["simple", "calendar", "nested"])
+@pytest.mark.cases(2)
 def test_every_type_is_read_as_parquet_gives_it(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path, group: str
 ) -> None:
@@ -180,6 +181,7 @@ def test_nan_and_negative_zero_are_found(
 
 @pytest.mark.parametrize("kind", PARTITIONS)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.cases(2)
 def test_partition_values_are_those_of_the_catalog(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path, kind: str, zone: str
 ) -> None:

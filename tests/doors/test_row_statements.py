@@ -18,7 +18,7 @@ import lakehouse_source as lake
 from lakehouse_source.spark.protocol.vocabulary import Setting
 from tests.doors.frames import data_files
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 NAN = float("nan")
 SCHEMA = pa.schema(
@@ -186,6 +186,7 @@ def check(spark: SparkSession, path: str, expected: list[Any]) -> None:
     ("statement", "partitioned"),
     [*((one, True) for one in STATEMENTS), *((one, False) for one in STATEMENTS[::3])],
 )
+@pytest.mark.cases(4)
 def test_a_statement_does_what_duckdb_does(
     statement: str, partitioned: bool, session: SparkSession, tmp_path: Path
 ) -> None:

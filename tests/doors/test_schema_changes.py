@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import lakehouse_source as lake
 from tests.doors.frames import Read, collected, save, shown
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 
 
 def test_spark_reads_old_files_under_the_new_schema_and_old_versions_under_theirs(

@@ -17,6 +17,8 @@ from tests.doors.logged_session import run_logged
 from tests.edges.asking_server import AskingServer, asking_server
 from tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 CANARY = "CANARY-6e02"
 ROOT = Path(__file__).parents[2]
 HIDDEN = "KEY-OF-A-STORE-91"

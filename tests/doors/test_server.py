@@ -39,6 +39,8 @@ from tests.doors.rest_server import (
 )
 from tests.verbs.test_iceberg import TABLES, rows_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[lake.Catalog]:

@@ -14,6 +14,8 @@ from tests.doors.rest_server import TOKEN, client_catalog, client_of, served
 from tests.feed_model import History
 from tests.verbs.test_iceberg import rows_of
 
+pytestmark = pytest.mark.slow
+
 TABLE = "/v1/namespaces/default/tables/t"
 
 

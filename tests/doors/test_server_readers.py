@@ -14,6 +14,8 @@ import pytest
 import lakehouse_source as lake
 from tests.doors.rest_server import TOKEN, client_catalog, named, served
 
+pytestmark = pytest.mark.slow
+
 
 class Writer:
     """Changes a dataset until it is stopped. `states` are the ids that each version holds."""

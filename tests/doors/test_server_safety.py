@@ -25,6 +25,8 @@ import lakehouse_source as lake
 from lakehouse_source.server import guard
 from tests.doors.rest_server import FLIGHTS, TOKEN, named
 
+pytestmark = pytest.mark.slow
+
 TABLE = "/v1/namespaces/default/tables/flights"
 LISTS = ("/v1/namespaces", "/v1/namespaces/default/tables")
 ODD_NAMES = (

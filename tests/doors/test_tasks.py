@@ -43,6 +43,8 @@ from lakehouse_source.spark.writing.batch_write import FilesWritten, PlakeWriter
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
 
+pytestmark = pytest.mark.slow
+
 MEGABYTE = 1024 * 1024
 
 

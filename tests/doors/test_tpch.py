@@ -63,6 +63,7 @@ def test_there_are_all_queries() -> None:
     "number",
     [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.long) for n in QUERIES],
 )
+@pytest.mark.cases(4)
 def test_a_query_gives_what_duckdb_gives(
     number: int, ask: Callable[[str], Any], oracle: Callable[[str], list[Any]]
 ) -> None:

@@ -166,6 +166,7 @@ def assert_round_trips(
 
 
 @pytest.mark.parametrize("group", MATRIX)
+@pytest.mark.cases(2)
 def test_every_type_comes_back_as_parquet_gives_it(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path, group: str
 ) -> None:

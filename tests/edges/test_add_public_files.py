@@ -15,6 +15,8 @@ import pytest
 
 from tests.edges.read_added_file import read_added_file
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 FILES = Path("/work/shared/testdata/parquet-testing")
 PUBLIC = sorted(FILES.rglob("*.parquet"))
 CPU_SECONDS, PEAK_BYTES = 10, 2 << 30

@@ -31,6 +31,8 @@ from tests.edges.parquet_edit import (
 )
 from tests.versions import PYARROW, bloom_filters
 
+pytestmark = pytest.mark.slow
+
 TABLE = pa.table({"n": list(range(10)), "word": [f"w{i}" for i in range(10)], "x": [0.5] * 10})
 VALID = file_of(TABLE, row_group_size=5)
 BODY, FOOTER = fuzz.footer_of(VALID)

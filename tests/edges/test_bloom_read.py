@@ -15,7 +15,7 @@ from lakehouse_source.parquet import bloom, reader
 from lakehouse_source.storage import Storage
 from tests.versions import tells_bloom_filters, writes_bloom_filters
 
-pytestmark = writes_bloom_filters
+pytestmark = [writes_bloom_filters, pytest.mark.slow, pytest.mark.sampled(3)]
 
 ROWS, GROUP = 4_000, 1_000
 

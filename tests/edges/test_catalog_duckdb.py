@@ -32,6 +32,8 @@ from tests.catalog_contract import (
 )
 from tests.made_catalogs import copy_of_new_catalog
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys
 from lakehouse_source.catalog import open_catalog

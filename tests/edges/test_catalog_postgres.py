@@ -41,6 +41,8 @@ from tests.catalog_contract import (
 )
 from tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 CANARY = "canary-Passw0rd"
 
 
@@ -57,10 +59,11 @@ def catalog(url: str) -> Iterator[Catalog]:
 
 class TestPostgresContract(CatalogContract):
     @pytest.fixture
-    def url(self, request: pytest.FixtureRequest, postgres_server: PostgresServer) -> str:
-        if "catalog" in request.fixturenames:
-            return postgres_server.new_catalog(CANARY)
-        return postgres_server.fresh_database(CANARY)
+    def url(self, request: pytest.FixtureRequest, postgres_server: PostgresServer) -> Iterator[str]:
+        has_tables = "catalog" in request.fixturenames
+        new = postgres_server.new_catalog if has_tables else postgres_server.fresh_database
+        yield (url := new(CANARY))
+        postgres_server.drop(url)
 
     @pytest.fixture
     def plant(self, url: str) -> Callable[[str], None]:

@@ -33,6 +33,8 @@ from lakehouse_source.errors import (
 )
 from tests.catalog_contract import URI, CatalogContract, bound, commit, file_of, point
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ import pytest
 
 import lakehouse_source as lake
 
+pytestmark = pytest.mark.slow
+
 ROWS = 20_000
 
 

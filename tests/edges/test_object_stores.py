@@ -23,6 +23,8 @@ from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import WriteOptions
 from tests.edges.object_stores import STORES, ObjectStore, account_signature
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 ODD_NAMES = ("a b/c d.parquet", "ü/é ñ 日本.parquet", "k=%20/100%.parquet", "k=1+2/x?y#z&.parquet")
 # Folders as a path has them. URIs of object stores are percent-encoded.
 ODD_FOLDER = "a b/ü 100%25 x+y/d"

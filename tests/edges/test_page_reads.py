@@ -32,6 +32,8 @@ from tests.edges.parquet_edit import Node, fuzz
 from tests.oracle import decide
 from tests.strategies import Rows, conditions, tables
 
+pytestmark = pytest.mark.slow
+
 PUBLIC = sorted(Path("/work/shared/testdata/parquet-testing").rglob("*.parquet"))
 
 

@@ -15,6 +15,8 @@ from lakehouse_source.storage import StorageLocation
 from lakehouse_source.storage.permitted import gets_secrets, may_be_read
 from tests.edges.asking_server import AskingServer, asking_server
 
+pytestmark = pytest.mark.slow
+
 CANARY = "CANARY-41aa"
 
 

@@ -35,9 +35,12 @@ def _programs() -> Path | None:
 
 
 PROGRAMS = _programs()
-pytestmark = pytest.mark.skipif(
-    PROGRAMS is None or shutil.which("openssl") is None, reason="no PostgreSQL with TLS"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        PROGRAMS is None or shutil.which("openssl") is None, reason="no PostgreSQL with TLS"
+    ),
+    pytest.mark.slow,
+]
 
 
 class TlsServer:

@@ -22,6 +22,8 @@ from lakehouse_source.write.commit.options import WriteOptions
 from tests.edges.failing_proxy import FailingProxy
 from tests.edges.object_stores import s3_server
 
+pytestmark = pytest.mark.slow
+
 SECRET = "canary-secret"
 _numbers = count(1)
 

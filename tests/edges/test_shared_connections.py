@@ -21,7 +21,7 @@ from lakehouse_source.catalog.backends.postgres.connections import shared_connec
 from tests.postgres_server import PostgresServer
 
 # Python 3.12 and later warn of forks in a process with threads: that is what is tested.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.slow]
 
 DATASETS, THREADS = 1000, 32
 ROWS = pa.table({"id": [1]})

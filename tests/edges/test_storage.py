@@ -20,6 +20,8 @@ from lakehouse_source.storage import (
 )
 from lakehouse_source.storage.protocols import ALLOWED
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("given", "canonical"),

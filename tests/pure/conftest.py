@@ -21,7 +21,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if not _COUNTS or os.environ.get("HYPOTHESIS_PROFILE", "quick") == "quick":
+    if not _COUNTS or os.environ.get("HYPOTHESIS_PROFILE") != "property":
         return
     terminalreporter.section("examples of properties")
     for name, count in sorted(_COUNTS.items()):

@@ -26,6 +26,8 @@ from lakehouse_source.language import (
 from lakehouse_source.language.syntax.parse import parse
 from tests.expression_cases import drawn, written
 
+pytestmark = pytest.mark.slow
+
 NAN = math.nan
 
 

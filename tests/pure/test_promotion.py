@@ -21,6 +21,8 @@ from lakehouse_source.schema.given_schema import initial
 from lakehouse_source.schema.merge import merge
 from lakehouse_source.schema.promotion import RULES, Fit, fit
 
+pytestmark = pytest.mark.slow
+
 INTEGERS = [
     pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(),
     pa.uint64(),

@@ -22,6 +22,8 @@ def empty_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[la
         url = copy_of_new_catalog(request.param, tmp_path / "catalog.db")
     with lake.open_catalog(url) as opened:
         yield opened
+    if request.param == "postgres":
+        server.drop(url)
 
 
 def catalog_of(*kinds: str) -> Any:

@@ -23,6 +23,8 @@ import lakehouse_source as lake
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.write.adopt import add_files as verb
 
+pytestmark = pytest.mark.slow
+
 ODD = ["a", "two words", "100%", "a=b", "ü€😀", "x/y", "%41", "+", None]
 
 

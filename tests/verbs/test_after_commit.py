@@ -15,6 +15,8 @@ from lakehouse_source.catalog.backends import pooled
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import DOWN, CuttingProxy
 
+pytestmark = pytest.mark.slow
+
 PAIR = {"txn_app_id": "a", "txn_version": 1}
 
 

@@ -20,6 +20,8 @@ from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.schema.fields import SPARK_TYPE
 from lakehouse_source.schema.ordinal import to_ordinal
 
+pytestmark = pytest.mark.slow
+
 COUNT = Aggregate("count", None)
 
 

@@ -17,6 +17,8 @@ from lakehouse_source.catalog import CatalogTransaction, retry
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 from tests.verbs.test_maintenance import local_clock_off_by
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 NOW = {
     "retention_seconds": 0,
     "abandoned_after_seconds": 0,

@@ -21,6 +21,8 @@ from lakehouse_source.catalog.copy import copy_catalog
 from lakehouse_source.errors import CatalogUnavailableError, InvalidOptionError
 from tests import processes
 
+pytestmark = pytest.mark.slow
+
 DATASETS = 20
 
 

@@ -18,6 +18,8 @@ from lakehouse_source.errors import (
 from tests.feed_model import Row, check
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 catalog = catalog_of(*EVERY_KIND)
 
 

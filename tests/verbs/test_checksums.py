@@ -18,6 +18,8 @@ from lakehouse_source.parquet import reader
 from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.storage import hashed
 
+pytestmark = pytest.mark.slow
+
 SEED = 30
 
 

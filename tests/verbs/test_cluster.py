@@ -38,6 +38,8 @@ from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.write.commit import copy_rows, sorted_rows
 from tests.verbs.conftest import catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 catalog = catalog_of("sqlite", "postgres", "duckdb")
 IDENTITY = ["_row_id", "_commit_version"]
 SMALL: dict[str, Any] = {"row_group_rows": 100, "target_file_size_bytes": 2000}

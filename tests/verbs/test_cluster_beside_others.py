@@ -16,6 +16,8 @@ from tests.verbs import writers
 from tests.verbs.conftest import catalog_of
 from tests.verbs.writers import Done
 
+pytestmark = pytest.mark.slow
+
 catalog = catalog_of("sqlite", "postgres")
 COMMITS = int(os.environ.get("PLAKE_COMMITS", "12"))
 WRITERS = 2

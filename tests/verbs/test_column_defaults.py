@@ -29,6 +29,8 @@ from tests.oracle import decide
 from tests.strategies import TYPES, Rows, conditions, pool, values
 from tests.verbs.test_commit_protocol import stage
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 NAN = float("nan")
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 

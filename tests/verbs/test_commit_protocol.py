@@ -27,6 +27,8 @@ from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit, commit_all
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def uri(tmp_path: Path) -> str:

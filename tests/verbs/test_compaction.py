@@ -26,6 +26,8 @@ from lakehouse_source.write.layout import compact as compaction
 from lakehouse_source.write.layout.compact import worth_rewriting
 from tests import processes
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = ["id", "p", "_row_id", "_commit_version"]
 
 

@@ -19,6 +19,8 @@ from tests import processes
 from tests.verbs import writers
 from tests.verbs.writers import Done
 
+pytestmark = pytest.mark.slow
+
 WRITERS = int(os.environ.get("PLAKE_WRITERS", "4"))
 COMMITS = int(os.environ.get("PLAKE_COMMITS", "25"))
 

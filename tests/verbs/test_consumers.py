@@ -11,6 +11,8 @@ import pytest
 import lakehouse_source as lake
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 catalog = catalog_of(*EVERY_KIND)
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 

@@ -16,6 +16,8 @@ from tests import processes
 from tests.verbs import writers
 from tests.verbs.conftest import CRASH_CATALOGS
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(8)]
+
 FIRST = pa.table({"id": [0, 1, 2, 3, 4, 5], "k": ["a", "a", "b", "b", "c", "c"]})
 # Some files match the condition whole, one in part, one not at all.
 CONDITION = "id BETWEEN 1 AND 3"

@@ -13,6 +13,8 @@ import pytest
 import lakehouse_source as lake
 from integration import damage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.slow
 def test_no_damage_gives_other_rows_silently(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ import lakehouse_source as lake
 from lakehouse_source.parquet import writer
 from lakehouse_source.read.address import Address
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 NAN = float("nan")
 
 

@@ -18,6 +18,8 @@ from lakehouse_source.storage import FoundFile, Storage
 from tests import processes
 from tests.verbs.conftest import empty_catalog
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4), pytest.mark.one_catalog]
+
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string())])
 
 

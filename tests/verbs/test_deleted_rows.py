@@ -19,6 +19,8 @@ from lakehouse_source.engines import duckdb as duckdb_files
 from lakehouse_source.engines import files as engine_files
 from lakehouse_source.engines import polars as polars_files
 
+pytestmark = pytest.mark.slow
+
 # Row groups of 100,000 rows, which are read by pages where few rows match.
 ROWS = 200_000
 TABLE = pa.table(

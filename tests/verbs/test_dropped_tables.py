@@ -18,6 +18,8 @@ from lakehouse_source.storage import Storage
 from tests import processes
 from tests.verbs.conftest import empty_catalog
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 WEEK = 7 * 24 * 3600
 DAY = 24 * 3600

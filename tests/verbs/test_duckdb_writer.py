@@ -29,6 +29,8 @@ from lakehouse_source.parquet.names import own_name
 from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.paths import walk
 
+pytestmark = pytest.mark.slow
+
 UTC = dt.timezone.utc
 NAN, INF = math.nan, math.inf
 

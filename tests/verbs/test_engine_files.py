@@ -23,6 +23,8 @@ from lakehouse_source.engines import datafusion as datafusion_files
 from lakehouse_source.engines import files as engine_files
 from lakehouse_source.storage import Storage
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 NAN = float("nan")
 NOON = datetime(2020, 1, 1, 12, tzinfo=timezone.utc)
 

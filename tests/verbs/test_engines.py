@@ -20,6 +20,8 @@ import lakehouse_source as lake
 from lakehouse_source.parquet.arrow_filter import as_engines_mean
 from tests.strategies import pool
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 NAN = float("nan")
 
 PROMOTIONS = [

@@ -12,6 +12,8 @@ import pytest
 import lakehouse_source as lake
 from tests.verbs.test_engine_files import ENGINES, check, rows
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 
 def table(start: int, count: int = 6) -> pa.Table:
     number = range(start, start + count)

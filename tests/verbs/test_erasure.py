@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import lakehouse_source as lake
 from lakehouse_source.schema.fields import field_id
 
+pytestmark = pytest.mark.slow
+
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 PLACE = ["_file", "_pos", "_row_id", "_commit_version"]
 

@@ -31,6 +31,8 @@ from tests.postgres_server import PostgresServer
 from tests.verbs.conftest import catalog_of
 from tests.verbs.test_erasure import bare, email, holding, people, rows
 
+pytestmark = pytest.mark.slow
+
 local = catalog_of("sqlite", "duckdb")
 AT_ONCE: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 

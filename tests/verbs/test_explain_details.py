@@ -21,6 +21,8 @@ from lakehouse_source.errors import InvalidOptionError, StorageError, VersionNot
 from lakehouse_source.read.plan import Pruning
 from tests.verbs.conftest import catalog_of
 
+pytestmark = pytest.mark.slow
+
 catalog = catalog_of("postgres", "duckdb")
 
 GROUP = 20_000

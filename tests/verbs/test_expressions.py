@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 import lakehouse_source as lake
 from lakehouse_source.errors import InvalidPredicateError, SchemaMismatchError
 
+pytestmark = pytest.mark.slow
+
 NAN = math.nan
 
 

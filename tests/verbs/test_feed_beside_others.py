@@ -14,6 +14,8 @@ import lakehouse_source as lake
 from tests import processes
 from tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 COMMITS = 24
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 

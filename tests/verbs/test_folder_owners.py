@@ -17,6 +17,8 @@ from lakehouse_source.catalog import owners
 from lakehouse_source.storage import Storage, claim_folder, owner_files
 from tests.postgres_server import PostgresServer
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 NOW = {"retention_seconds": 0, "allow_short_retention": True, "abandoned_after_seconds": 0}
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import lakehouse_source as lake
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 FOREIGN = {
     "of the same name and type": ("p", pa.array(["wrong"] * 3), None),
     "with the column's own field id": ("p", pa.array(["wrong"] * 3), b"2"),

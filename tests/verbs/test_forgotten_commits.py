@@ -18,6 +18,8 @@ from lakehouse_source.read.changes import AppendedFiles, identity_of
 from lakehouse_source.streaming import Limits, Position, Rules
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 
 

@@ -16,6 +16,8 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.read.health import HealthReport
 from tests.verbs.conftest import catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 catalog = catalog_of("sqlite", "postgres", "duckdb")
 
 

@@ -18,6 +18,8 @@ from pyiceberg.table import StaticTable
 import lakehouse_source as lake
 from lakehouse_source.iceberg.ranges import MOST_ENTRIES, Manifest, Range, next_ranges
 
+pytestmark = pytest.mark.slow
+
 DAY = datetime.date(2026, 1, 31)
 NOON = datetime.datetime(2026, 1, 31, 12, 30, 15, 123456)
 

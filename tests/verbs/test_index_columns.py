@@ -22,6 +22,8 @@ from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.rows.stage import write_options
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3), pytest.mark.one_catalog]
+
 FILES = 5
 
 

@@ -22,6 +22,8 @@ from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, Sc
 from tests.nested_nulls import NESTED_NULLS
 from tests.versions import has_null_arrays
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 ROWS = pa.table(
     {
         "id": pa.array([1, 2, None, 4], pa.int64()),

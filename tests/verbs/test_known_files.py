@@ -29,6 +29,8 @@ from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.known_files import KnownFiles, known_files
 from tests import processes
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 SMALL = {"row_group_rows": 2}
 CONDITIONS = [
     "n = 3",

@@ -23,6 +23,8 @@ from tests.verbs.test_index_columns import (
     rows,
 )
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 catalog = catalog_of(*EVERY_KIND)
 
 

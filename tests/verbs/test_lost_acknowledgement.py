@@ -25,6 +25,8 @@ from lakehouse_source.write.commit.options import WriteOptions
 from tests.postgres_server import PostgresServer
 from tests.verbs.cutting_proxy import AFTER, ANSWERED, BEFORE, Cut, CuttingProxy
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]
+
 
 @pytest.fixture
 def url(postgres_server: PostgresServer) -> str:

@@ -17,6 +17,8 @@ from lakehouse_source.write.statements.row_condition import row_condition
 from tests.verbs.conftest import catalog_of
 from tests.verbs.test_erasure import holding
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 catalog = catalog_of("sqlite", "postgres", "duckdb")
 NOW = datetime.now(timezone.utc)
 DAYS = [0, 1, 29, 31, 60, None]

@@ -11,6 +11,8 @@ import pytest
 
 import lakehouse_source as lake
 
+pytestmark = pytest.mark.slow
+
 
 def rows(columns: int, keys: list[int]) -> pa.Table:
     return pa.table({"Key": keys, **{f"Column{n}": keys for n in range(columns)}})

@@ -31,6 +31,8 @@ from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
+pytestmark = pytest.mark.slow
+
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 

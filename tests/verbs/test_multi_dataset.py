@@ -15,6 +15,8 @@ import lakehouse_source as lake
 from lakehouse_source.write.rows import stage
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 
 def rows_of(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "k": pa.array(["a"] * len(ids))})

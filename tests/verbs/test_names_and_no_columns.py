@@ -16,6 +16,8 @@ import pytest
 import lakehouse_source as lake
 from tests.verbs.test_engine_files import ENGINES, check, rows
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]
+
 # Every ASCII character that is no letter or digit, and some of others.
 ODD = [
     *(f"a{char}b" for char in string.punctuation),

@@ -26,6 +26,8 @@ from tests.postgres_server import PostgresServer
 from tests.verbs import writers
 from tests.verbs.test_commit_protocol import numbers, stage, values
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url(postgres_server: PostgresServer) -> str:

@@ -22,6 +22,8 @@ from lakehouse_source.catalog.sql.session import Session
 from lakehouse_source.errors import VersionNotFoundError
 from tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 TABLE = pa.table({"n": [1, 2, 3], "p": ["a", "b", "b"]})
 
 

@@ -21,7 +21,7 @@ import lakehouse_source as lake
 from tests.postgres_server import PostgresServer
 
 # Python 3.12 and later warn of forks in a process with threads: that is what is tested.
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.slow]
 
 CANARY = "CANARY-25c0"
 ROWS = pa.table({"id": list(range(100))})

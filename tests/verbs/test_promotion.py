@@ -17,6 +17,8 @@ import lakehouse_source as lake
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.commit.summary import summary
 
+pytestmark = pytest.mark.slow
+
 D = decimal.Decimal
 NAN, INFINITY = float("nan"), float("inf")
 FIRST, LAST = datetime.date(1, 1, 1), datetime.date(9999, 12, 31)

@@ -16,6 +16,8 @@ from lakehouse_source.read.changes import AppendedFiles, starting_position
 from lakehouse_source.streaming import Limits, Position, Rules
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 any_catalog = catalog_of(*EVERY_KIND)
 
 

@@ -11,6 +11,8 @@ import pytest
 
 import lakehouse_source as lake
 
+pytestmark = pytest.mark.slow
+
 ROWS, ROW_GROUP_ROWS, FILES = 80_000, 4_000, 8
 # Of one file, decoded, and of one row group.
 FILE_BYTES = ROWS * 208

@@ -22,6 +22,8 @@ from lakehouse_source.errors import CATALOG_ROLES
 from lakehouse_source.write.commit import prerecord
 from tests.postgres_server import PostgresServer
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 SCRIPT = files("lakehouse_source.catalog.backends.postgres").joinpath("roles.sql").read_text()
 ROLES = tuple(name.removeprefix("plake_") for name in CATALOG_ROLES)
 PAIR = {"txn_app_id": "a", "txn_version": 1}

@@ -32,6 +32,8 @@ from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
 from lakehouse_source.write.statements import row_statement
 from tests import processes
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+
 FIRST = pa.table({"id": pa.array(range(10), pa.int64()), "v": pa.array([0] * 10, pa.int64())})
 SECOND = pa.table({"id": pa.array(range(10, 20), pa.int64()), "v": pa.array([0] * 10, pa.int64())})
 ROWS = dict.fromkeys(range(20), 0)

@@ -22,6 +22,8 @@ from tests.verbs.test_crash_points import (
     OVERTAKEN,
 )
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(8)]
+
 # One file keeps most of its rows, one loses more than it keeps, one loses all.
 FIRST = [
     pa.table({"id": pa.array(range(3, 20), pa.int64()), "k": [f"k{n}" for n in range(3, 20)]}),

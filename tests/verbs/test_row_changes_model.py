@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import lakehouse_source as lake
 from tests.row_programs import CONDITIONS, Program
 
+pytestmark = pytest.mark.slow
+
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 
 

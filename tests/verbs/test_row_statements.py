@@ -16,6 +16,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.write.rows import stage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> lake.Dataset:

@@ -32,6 +32,8 @@ from tests.verbs.test_commit_protocol import stage
 from tests.verbs.test_overtaken import commit_overtaken
 from tests.versions import bloom_filters, writes_bloom_filters
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]
+
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "property"
 
 

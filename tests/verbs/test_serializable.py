@@ -21,6 +21,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.write.commit import commit as committing
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[int, int]
 ON = "target.id = source.id"
 HISTORIES = 60

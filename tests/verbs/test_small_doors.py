@@ -16,6 +16,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet import reader as parquet_reader
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> lake.Dataset:

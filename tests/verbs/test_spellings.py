@@ -21,6 +21,8 @@ from lakehouse_source.catalog.sql.history_reader import HistoryReader
 from lakehouse_source.read.address import Address
 from tests.postgres_server import PostgresServer
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]
+
 Spell = Callable[[Path], str]
 
 

@@ -12,6 +12,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 
+pytestmark = pytest.mark.slow
+
 FIRST = dt.date(2022, 1, 1)
 ROWS = 1000
 

@@ -19,6 +19,8 @@ from lakehouse_source.read.layout_sample import Sample
 from lakehouse_source.read.suggest_layout import LayoutChoice
 from lakehouse_source.schema.fields import Leaf
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {"row_group_rows": 400, "target_file_size_bytes": 30_000}
 ROWS = 16_000
 

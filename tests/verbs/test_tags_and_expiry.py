@@ -12,6 +12,8 @@ import pytest
 import lakehouse_source as lake
 from tests.postgres_server import PostgresServer
 
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
+
 NOW: dict[str, Any] = {"retention_seconds": 0, "allow_short_retention": True}
 
 

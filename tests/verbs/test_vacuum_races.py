@@ -25,6 +25,8 @@ from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.options import WriteOptions
 from tests import processes
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 5.0
 RETENTION: dict[str, Any] = {"retention_seconds": 3.0, "allow_short_retention": True}
 DAY = 24 * 3600.0

@@ -11,6 +11,8 @@ import pytest
 
 import lakehouse_source as lake
 
+pytestmark = pytest.mark.slow
+
 # 384 MiB of rows that Parquet makes small, so that the test is about memory and not the disk.
 CHILD = """
 import json, resource, sys

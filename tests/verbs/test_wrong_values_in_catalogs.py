@@ -17,6 +17,8 @@ import lakehouse_source as lake
 from lakehouse_source.catalog.backends.sqlite.stored_types import expected_types
 from lakehouse_source.catalog.sql import migrations
 
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]
+
 WRONG = {
     "text": "x",
     "number": 7,
