@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java lock demo newest oldest test test-quick lint types integration planner bench property mutation clean
+.PHONY: help setup java lock demo newest oldest test test-quick lint types integration planner bench property mutation house clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ property: $(STAMP) ## The property tests with 10,000 examples each instead of 20
 
 mutation: $(STAMP) ## Put wrong rules into the code, one at a time: the tests must fail for each
 	@$(BIN)/python integration/mutation.py
+
+house: $(STAMP) ## Count how heavy the package is
+	@$(BIN)/python integration/house.py
 
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
