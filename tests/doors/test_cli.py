@@ -401,7 +401,7 @@ def test_a_catalog_is_described_backed_up_and_copied(place: Place, tmp_path: Pat
     assert place("catalog", "backup", backup).err.startswith("PLAKE_INVALID_OPTION: ")
     copied = place("catalog", "copy", place.url, other, "-o", "json")
     assert (copied.code, copied.rows[0]["catalog"]) == (0, other)
-    assert "use only the new one" in copied.err
+    assert "Only the new catalog is written to now" in copied.err
     for url in (other, f"sqlite:///{quote(str(backup))}"):
         assert plake("count", "flights", "--catalog", url, "-o", "json").rows == [{"row_count": 7}]
     for name in ("describe_catalog", "backup_catalog"):

@@ -22,8 +22,7 @@ def last_commit(spark: Any) -> TransactionRecord | None:
         InvalidOptionError: the session has no planner extension, or is one of Spark Connect, whose
             server does not tell; `SELECT * FROM t.history` has all commits.
 
-    >>> df.write.format("plake").mode("append").save("/data/numbers")
-    >>> lake.spark.open(spark, "/data/numbers").delete("id = 3")
+    >>> lake.spark.open(spark, "/data/flights").delete("carrier = 'AA'")
     >>> commit = lake.spark.last_commit(spark)
     >>> commit.operation, commit.summary["rows_deleted"]
     ('delete', 1)
