@@ -75,7 +75,7 @@ def test_every_version_is_what_plake_reads(tmp_path: Path, seed: int) -> None:
             assert versions[-1] == history.dataset.version
             _check(history, versions, tables[0])
             if history.partitioned:
-                # docs/engines.md lists it: the server refuses a plan with a NULL among its partitions.
+                # docs/engines.md lists it: no plan of the server has NULL among its partitions.
                 with suppress(BadRequestError):
                     _check(history, versions, tables[1])
             else:
