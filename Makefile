@@ -86,7 +86,8 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@$(BIN)/python integration/advisories.py
 	@$(MAKE) oldest
 	@$(MAKE) newest
-	@$(BIN)/cyclonedx-py environment --output-file artifacts/sbom.json $(BIN)/python
+	@mkdir -p dist && $(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+		--mc-type library --output-reproducible -o dist/sbom.json
 	@$(BIN)/python integration/iceberg_clients.py
 	@. integration/java_home.sh && PLAKE_ALL_CONDITIONS=1 $(BIN)/python -m pytest -q tests/doors/test_conditions.py
 	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq chromium; fi
