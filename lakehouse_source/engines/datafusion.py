@@ -7,6 +7,7 @@ values are an Arrow dataset instead, which PyArrow reads as a query asks for it.
 from __future__ import annotations
 
 import operator
+import os
 import uuid
 from collections.abc import Sequence
 from functools import reduce
@@ -17,7 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from lakehouse_source.engines.files import PATH, Engine, FileGroup, HandOver, missing_engine
+from lakehouse_source.engines.files import (
+    PATH,
+    Engine,
+    FileGroup,
+    HandOver,
+    missing_engine,
+    missing_file,
+)
 from lakehouse_source.engines.frames import Words, frame
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.schema.fields import without_metadata
@@ -25,7 +33,7 @@ from lakehouse_source.schema.no_columns import batches
 from lakehouse_source.schema.ordinal import PythonValue
 
 try:
-    from datafusion import col, functions, lit
+    from datafusion import col, functions, lit, udf
 except ImportError as error:
     raise missing_engine("datafusion") from error
 
@@ -43,11 +51,43 @@ def to_datafusion(handed: HandOver, context: Any, name: str) -> Any:
     """Register a view in a session; returns it as a data frame."""
     words = _words(context)
     frames = [frame(group, handed, words) for group in handed.groups]
+    if frames:
+        frames.append(_guard(handed, context))
     if handed.rows.num_rows or not frames:
         found = batches(handed.rows) or [pa.RecordBatch.from_pylist([], handed.schema)]
-        frames.append(context.create_dataframe([found]))
+        frames.append(_in_memory(context, found))
     context.register_view(name, reduce(lambda a, b: a.union(b), frames))
     return context.table(name)
+
+
+def _guard(handed: HandOver, context: Any) -> Any:
+    """No rows, and an error where a file is gone when a query runs.
+
+    DataFusion takes a file that is missing for one without rows.
+    """
+    field = handed.schema.field(0)
+
+    def is_row(values: pa.Array) -> pa.Array:
+        for group in handed.groups:
+            for path in group.paths:
+                if not os.path.exists(path):
+                    raise missing_file(path)
+        return pa.repeat(pa.scalar(False), len(values))
+
+    row = pa.RecordBatch.from_arrays(
+        [pa.nulls(1, type_) for type_ in handed.schema.types], schema=handed.schema
+    )
+    check = udf(is_row, [field.type], pa.bool_(), "volatile", "plake_files_are_there")
+    # No filter of a query is handed through a limit: one that is false would end the check.
+    return _in_memory(context, [row]).filter(check(_column(field.name))).limit(_EVERY_ROW)
+
+
+def _in_memory(context: Any, batches: Sequence[pa.RecordBatch]) -> Any:
+    name = f"plake {uuid.uuid4().hex}"
+    try:
+        return context.create_dataframe([batches], name=name)
+    finally:
+        context.deregister_table(name)  # the frame keeps its rows
 
 
 def _words(context: Any) -> Words:

@@ -204,16 +204,17 @@ def check_files(storage: Storage, tasks: Mapping[str, ScanTask]) -> None:
     """Check that the files of tasks, by path, are there and have the sizes that were committed."""
     for task, size_bytes in zip(tasks.values(), storage.sizes_at([*tasks])):
         if size_bytes is None:
-            raise StorageError(
-                path=storage.display(task.path),
-                reason="the file is missing: deleted by hand, or vacuumed while an old version "
-                "was read",
-            )
+            raise missing_file(storage.display(task.path))
         if size_bytes != task.size_bytes:
             raise CorruptDatasetError(
                 path=storage.display(task.path),
                 reason=f"it has {size_bytes} bytes, not {task.size_bytes}",
             )
+
+
+def missing_file(path: str) -> StorageError:
+    reason = "the file is missing: deleted by hand, or vacuumed while an old version was read"
+    return StorageError(path=path, reason=reason)
 
 
 def missing_engine(engine: str) -> InvalidOptionError:

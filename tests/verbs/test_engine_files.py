@@ -555,8 +555,7 @@ def test_many_files_are_one_table_in_datafusion(tmp_path: Path) -> None:
     scan.to_datafusion(context, "t")
     found = context.sql("SELECT * FROM t WHERE id < 66")
     plan = str(found.execution_plan())
-    assert "file_groups" in plan
-    assert "UnionExec" not in plan
+    assert plan.count("file_groups") == 1
     assert sorted(row["id"] for row in found.to_pylist()) == list(range(3, 66))
     assert context.catalog().schema().names() == {"t"}
     assert context.table("t").schema().field("s").type == pa.string()
