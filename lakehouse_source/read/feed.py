@@ -138,7 +138,7 @@ class Feed:
             told = kind if self.updates else _WITHOUT_IMAGES.get(kind, kind)
             for version, some in [(part.version, rows)] if versions is None else versions(rows):
                 own = (told.value, version, self.timestamps[version])
-                values = [_column(some, name) for name in self.columns]
+                values = _columns(some, self.columns)
                 values += [
                     pa.repeat(pa.scalar(value, field.type), some.num_rows)
                     for value, field in zip(own, FEED_COLUMNS)
@@ -411,12 +411,12 @@ class _NetVersions:
         assert not present, "a commit that the feed does not know changed these rows"
 
 
-def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column of the dataset, or one of `OF_ROWS`, which are the last two in this order."""
+def _columns(rows: pa.Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Columns of the dataset, or of `OF_ROWS`, which are the last two in this order."""
     own = rows.column_names[:-2]
-    if name in own:
-        return rows.column(own.index(name))
-    return rows.column(rows.num_columns - (2 if name == ROW.name else 1))
+    places = {field.name: len(own) + place for place, field in enumerate(OF_ROWS)}
+    places.update((name, place) for place, name in enumerate(own))
+    return [rows.column(places[name]) for name in names]
 
 
 def _version_of(reader: CatalogReader, newest: Snapshot, bound: Bound | None, option: str) -> int:
