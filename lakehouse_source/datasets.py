@@ -220,7 +220,25 @@ class DatasetCatalog(Catalog):
         )
         uri = self._uri(found) if found is not None else self.new_location(key, location)
         address = Address(uri, self, storage_options)
-        commit(self, begin(self, address, schema, options), [])
+        try:
+            commit(self, begin(self, address, schema, options), [])
+        except DatasetExistsError:
+            with self.read() as reader:
+                meanwhile = reader.names.find(key)
+            if found is not None or meanwhile is None or not (exist_ok or replace):
+                raise
+            return self.create_dataset(
+                name,
+                schema,
+                partition_by=partition_by,
+                location=location,
+                properties=properties,
+                table_properties=table_properties,
+                comment=comment,
+                exist_ok=exist_ok,
+                replace=replace,
+                storage_options=storage_options,
+            )
         return Dataset(address, committed=True)
 
     def dataset(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
@@ -84,6 +86,23 @@ def test_a_taken_name_is_refused_whatever_its_case(
             refused()
     assert [one.name for one in catalog.datasets()] == ["a", "b"]
     assert catalog.create_dataset("A", SCHEMA, exist_ok=True).uri == catalog.locate("a")
+
+
+@pytest.mark.parametrize(("given", "version"), [("exist_ok", 1), ("replace", 2)])
+def test_who_creates_a_name_second_is_told_that_it_exists(
+    catalog: lake.DatasetCatalog, given: str, version: int
+) -> None:
+    """Two callers that both found no dataset: the later one did not get what it asked for."""
+    both = Barrier(2)
+
+    def create(_caller: int) -> int:
+        both.wait()
+        return catalog.create_dataset("a", SCHEMA, **{given: True}).version
+
+    for _ in range(5):
+        with ThreadPoolExecutor(2) as threads:
+            assert max(threads.map(create, range(2))) == version
+        catalog.drop("a", purge=True)
 
 
 def test_a_dataset_has_one_name(catalog: lake.DatasetCatalog, tmp_path: Path) -> None:
