@@ -142,7 +142,9 @@ def _types_of(present: Sequence[tuple[int, Any]]) -> list[pa.DataType]:
     numbers = [value for _, value in present if not isinstance(value, str)]
     if all(type(value) is int for value in numbers) and len(numbers) == len(present):
         return [pa.int64(), pa.decimal128(MAX_PRECISION, 0)]
-    exponents = [Decimal(repr(v) if type(v) is float else v).as_tuple().exponent for v in numbers]
-    scale = max(0, *(-int(exponent) for exponent in exponents))
+    exact = [Decimal(repr(value) if type(value) is float else value) for value in numbers]
+    # A bare NaN or Infinity has no digits.
+    exponents = [int(one.as_tuple().exponent) for one in exact if one.is_finite()]
+    scale = -min([0, *exponents])
     wide = [pa.decimal128(MAX_PRECISION, scale)] if scale <= MAX_PRECISION else []
     return [pa.float64(), *wide]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import json
 import threading
 from collections import OrderedDict
@@ -20,6 +19,7 @@ from lakehouse_source.errors import (
     InvalidPredicateError,
     VersionNotFoundError,
 )
+from lakehouse_source.iceberg.avro import entries_of
 from lakehouse_source.iceberg.snapshots import (
     BRANCH_STEP,
     VersionFiles,
@@ -274,8 +274,6 @@ class Plans:
         Raises:
             CorruptDatasetError: a manifest is not the one that the catalog recorded.
         """
-        import fastavro
-
         storage = Storage(address.location)
         vectors: dict[str, dict[str, Any]] = {}
         for manifest in files.manifests:
@@ -288,9 +286,9 @@ class Plans:
                     content = source.read(manifest.size_bytes + 1)
                 puffin = base_path(address) + manifest.puffin
                 try:
-                    entries: Any = list(fastavro.reader(io.BytesIO(content)))
-                    known = dict(_vector(entry["data_file"]) for entry in entries)
                     is_same = len(content) == manifest.size_bytes
+                    entries = entries_of(content) if is_same else []
+                    known = dict(_vector(entry["data_file"]) for entry in entries)
                 except (AttributeError, EOFError, LookupError, TypeError, ValueError) as error:
                     raise _not_recorded(storage, manifest.path) from error
                 if not is_same or any(one["file-path"] != puffin for one in known.values()):

@@ -107,7 +107,12 @@ def _azure(location: StorageLocation) -> tuple[pafs.FileSystem, str]:
         given.setdefault("dfs_storage_authority", f".{endpoint}")
         given.setdefault("blob_storage_authority", f".{endpoint.replace('dfs.', 'blob.', 1)}")
     root = container + unquote(encoded(urlsplit(location.given).path))
-    return pafs.AzureFileSystem(**given), root
+    filesystem = pafs.AzureFileSystem(**given)
+    if not {"account_key", "sas_token"} & given.keys():
+        # Where no token is found, opening a file ends the process (C++ terminate, PyArrow 26), and
+        # this is an error.
+        filesystem.get_file_info(root)
+    return filesystem, root
 
 
 def _fsspec(location: StorageLocation) -> tuple[pafs.FileSystem, str]:

@@ -375,6 +375,24 @@ def test_numbers_with_nan_are_doubles_and_other_mixtures_are_refused(tmp_path: P
     assert f"in line 2 of {file}" in str(error)
 
 
+@pytest.mark.parametrize("bare", ["NaN", "Infinity", "-Infinity"])
+def test_a_bare_nan_of_json_is_no_traceback(tmp_path: Path, bare: str) -> None:
+    file = tmp_path / "a.json"
+    for text in (
+        f'{{"a": {bare}}}',
+        f'{{"a": 1}}\n{{"a": {bare}}}',
+        f'{{"a": 1.5}}\n{{"a": {bare}}}',
+    ):
+        file.write_text(text)
+        done("import", tmp_path / "d", file, "--mode", "overwrite")
+        column = lake.read_dataset(tmp_path / "d")["a"]
+        assert column.type == pa.float64()
+        assert repr(column[-1].as_py()) == repr(float(bare))
+    file.write_text(f'{{"a": {bare}}}')
+    error = run("import", tmp_path / "e", file, "--schema", "a INT").exception
+    assert isinstance(error, lake.SchemaMismatchError)
+
+
 def test_files_without_rows(tmp_path: Path) -> None:
     lake.write_dataset({"a": [1]}, tmp_path / "d")
     for name, text in (("a.json", "[]"), ("b.jsonl", ""), ("c.csv", "a\n")):

@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -243,6 +244,32 @@ def test_a_planted_manifest_names_no_other_file(tmp_path: Path) -> None:
         with client_of(own) as client:
             answer = client.post("/v1/namespaces/default/tables/t/plan", json={})
             assert "passwd" not in answer.text
+            assert answer.status_code == 500
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_planted_manifest_takes_no_gigabytes(tmp_path: Path, padded: bool) -> None:
+    """Two hundred bytes of Avro can hold a list of any number of NULLs: the server ran out."""
+    made = TABLES["vectors"](str(tmp_path / "t"))
+    folder = made.uri.removeprefix("file://")
+    made.export_iceberg()
+    nulls = {"name": "data_file", "type": {"type": "array", "items": "null"}}
+    schema = {"type": "record", "name": "manifest_entry", "fields": [nulls]}
+    bomb = io.BytesIO()
+    fastavro.writer(bomb, schema, [{"data_file": [None] * 10_000_000}], codec="deflate")
+    for path in Path(folder).rglob("*.avro"):
+        size_bytes, planted = path.stat().st_size, bomb.getvalue()
+        # To the size that the catalog recorded: bytes behind the last block.
+        path.write_bytes(planted.ljust(size_bytes, b"\0") if padded else planted)
+    with lake.open_catalog(f"sqlite:///{folder}/_plake/catalog.db") as own:
+        own.register("t", folder)
+        with client_of(own) as client:
+            tracemalloc.start()
+            try:
+                answer = client.post("/v1/namespaces/default/tables/t/plan", json={})
+                assert tracemalloc.get_traced_memory()[1] < 32 * 1024 * 1024
+            finally:
+                tracemalloc.stop()
             assert answer.status_code == 500
 
 
