@@ -12,6 +12,7 @@ import hmac
 import ipaddress
 import json
 import logging
+import re
 import threading
 import time
 from collections import Counter
@@ -239,9 +240,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
+    found = re.fullmatch(r"(?:\[([^\]]*)\]|([^:]*))(?::\d+)?", host)
+    return (found[1] or found[2]) if found else host
 
 
 async def _body(receive: Receive) -> bytes | None:

@@ -58,6 +58,8 @@ def connected(uri: str) -> socket.socket:
 
 
 HOSTS = (
+    "[::1]evil",
+    "localhost:evil.com",
     "evil.example",
     "evil.example:8181",
     "127.0.0.1.evil.example",

@@ -118,6 +118,14 @@ def test_a_view_that_runs_code_does_not_run(spark_views: SparkSession) -> None:
             spark_views.sql(f"CREATE VIEW plake.den.made AS {text}")
 
 
+def test_a_view_does_not_show_the_driver_s_environment(spark_views: SparkSession) -> None:
+    """Spark puts variables into a text before it parses the text."""
+    for text in ("SELECT '${env:HOME}' AS a", "SELECT '${spark.sql.catalog.plake.url}' AS a"):
+        plant(spark_views, text)
+        with pytest.raises(AnalysisException, match=r"names a variable.*does not run"):
+            spark_views.sql(f"SELECT * FROM {VIEW}").collect()
+
+
 def test_no_door_runs_it(spark_views: SparkSession) -> None:
     plant(spark_views, CODE["reflect"])
     for name, door in DOORS.items():
