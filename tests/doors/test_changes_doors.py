@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
 from lakehouse_source.spark.protocol.vocabulary import Setting
+from tests.doors.streams import stream_rows
 
 pytestmark = pytest.mark.spark
 
@@ -397,17 +398,66 @@ def test_an_expired_version_is_refused_with_the_first_that_can_be_asked(
     assert door(spark_catalog, path, oldest + 1, oldest + 1).count() == 1
 
 
-def test_a_stream_of_changes_by_name_says_how_to_load_it(
-    spark_catalog: SparkSession, history: History
+STREAMED = "plake.default.streamed"
+
+
+@pytest.fixture(scope="module")
+def streamed(spark_catalog: SparkSession) -> Iterator[str]:
+    """A table with 3 rows, of which one commit updates and one deletes; answers its path."""
+    spark_catalog.sql(f"CREATE TABLE {STREAMED} (id BIGINT, v STRING)")
+    spark_catalog.sql(f"INSERT INTO {STREAMED} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    spark_catalog.sql(f"UPDATE {STREAMED} SET v = 'z' WHERE id = 2")
+    spark_catalog.sql(f"DELETE FROM {STREAMED} WHERE id = 3")
+    url = spark_catalog.conf.get("spark.sql.catalog.plake.catalog")
+    with lake.open_catalog(url) as catalog:
+        yield catalog.dataset("default.streamed").uri
+    spark_catalog.sql(f"DROP TABLE {STREAMED}")
+
+
+def changed(frame: DataFrame, folder: Path) -> list[tuple[int, str, int]]:
+    names = ("_commit_version", "_change_type", "id")
+    return sorted(tuple(row[name] for name in names) for row in stream_rows(frame, folder))
+
+
+INSERTS = [(2, "insert", 1), (2, "insert", 2), (2, "insert", 3)]
+UPDATE = [(3, "update_postimage", 2), (3, "update_preimage", 2)]
+TWO = [(3, "delete", 2), (3, "insert", 2)]
+DELETE = [(4, "delete", 3)]
+
+
+def test_a_stream_of_changes_by_name_is_the_one_by_path(
+    spark_catalog: SparkSession, streamed: str, tmp_path: Path
 ) -> None:
-    """It died in its first batch, as a source without micro-batches."""
+    """`readStream.table(t)` showed the rows of the table."""
+    url = spark_catalog.conf.get("spark.sql.catalog.plake.catalog")
     reader = spark_catalog.readStream.option("readChangeFeed", True)
-    doors = [lambda: reader.table(TABLE)]
-    if HAS_CHANGES:
-        doors.append(lambda: spark_catalog.readStream.option("startingVersion", 3).changes(TABLE))
-    for door in doors:
-        with pytest.raises(PySparkException, match=r"streamed by its path.*load\(path\)"):
-            door()
+    snapshot = [(4, "insert", 1), (4, "insert", 2)]
+    assert changed(reader.table(STREAMED), tmp_path / "snapshot") == snapshot
+    reader = reader.option("startingVersion", 1)
+    assert changed(reader.table(STREAMED), tmp_path / "name") == INSERTS + UPDATE + DELETE
+    by_path = reader.format("plake").option("catalog", url).load(streamed)
+    assert changed(by_path, tmp_path / "path") == INSERTS + UPDATE + DELETE
+
+
+@pytest.mark.skipif(not HAS_CHANGES, reason="Spark has streams of changes from 4.2 on")
+def test_streams_of_changes_take_the_options_of_spark(
+    spark_catalog: SparkSession, streamed: str, tmp_path: Path
+) -> None:
+    """`readStream.changes(t)` died late, as a source without micro-batches."""
+
+    def found(**options: Any) -> list[tuple[int, str, int]]:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        return changed(spark_catalog.readStream.options(**options).changes(STREAMED), folder)
+
+    assert found() == [(4, "insert", 1), (4, "insert", 2)]
+    assert found(startingVersion=1) == INSERTS + TWO + DELETE
+    assert found(startingVersion=1, computeUpdates=True) == INSERTS + UPDATE + DELETE
+    assert found(startingVersion=2, startingBoundInclusive=False) == TWO + DELETE
+    with pytest.raises(Exception, match="deduplicationMode"):
+        found(startingVersion=1, deduplicationMode="netChanges")
+    with pytest.raises(Exception, match=r"(?i)endingVersion"):
+        found(startingVersion=1, endingVersion=4)
 
 
 def test_table_changes_takes_the_names_that_call_takes(

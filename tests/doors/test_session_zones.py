@@ -90,10 +90,13 @@ def test_a_text_of_a_time_means_the_same_at_every_door(
     assert ids(door(spark_catalog, zoned.text(zone), tmp_path)) == [2, 3]
 
 
+@pytest.mark.parametrize("feed", [False, True])
 def test_a_stream_begins_at_a_time_of_the_sessions_zone(
-    spark_catalog: SparkSession, zoned: Zoned, zone: str, tmp_path: Path
+    spark_catalog: SparkSession, zoned: Zoned, zone: str, feed: bool, tmp_path: Path
 ) -> None:
     reader = spark_catalog.readStream.option("startingTimestamp", zoned.text(zone))
+    if feed:
+        reader = reader.option("readChangeFeed", True)
     assert [row["id"] for row in stream_rows(reader.table(TABLE), tmp_path)] == [3, 4]
 
 

@@ -81,12 +81,13 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
-          "core.FrameTable", "core.HiddenColumns", "core.WriteCommands", "core.WriteInfo")),
+          "core.FrameTable", "core.HiddenColumns", "core.Waiting", "core.WriteCommands",
+          "core.WriteInfo")),
       Map.entry(Feature.CATALOG, List.of(
           "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
-          "core.SessionTimes", "catalog.TableQuestions",
+          "core.SessionTimes", "core.Waiting", "catalog.TableQuestions",
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
@@ -116,7 +117,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new ChangesByName(session)));
       extensions.injectHintResolutionRule(
-          session -> rule(Feature.STATEMENTS, () -> new RowStatements.Stars()));
+          session -> rule(Feature.STATEMENTS, () -> new RowStatements.Wait()));
       TableChanges.injectInto(extensions);
       extensions.injectResolutionRule(
           session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Widen()));

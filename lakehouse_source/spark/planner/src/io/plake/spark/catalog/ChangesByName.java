@@ -1,11 +1,14 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.SessionTimes;
 import io.plake.spark.core.Vocabulary;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.SparkSession;
@@ -14,8 +17,16 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -42,8 +53,7 @@ public final class ChangesByName extends Rule<LogicalPlan> {
    * @return null where there is none, or a table or a view of another kind
    */
   static Found find(SparkSession session, List<String> parts) {
-    LogicalPlan plan = session.sessionState().analyzer().execute(new UnresolvedRelation(
-        CollectionConverters.asScala(parts).toSeq(), CaseInsensitiveStringMap.empty(), false));
+    LogicalPlan plan = resolved(session, CollectionConverters.asScala(parts).toSeq(), false);
     SubqueryAlias alias = plan instanceof SubqueryAlias ? (SubqueryAlias) plan : null;
     LogicalPlan below = CharPadding.below(alias == null ? plan : alias.child());
     if (!(below instanceof DataSourceV2Relation)
@@ -53,35 +63,53 @@ public final class ChangesByName extends Rule<LogicalPlan> {
     return new Found(alias, (PlakeTable) ((DataSourceV2Relation) below).table());
   }
 
+  private static LogicalPlan resolved(
+      SparkSession session, Seq<String> parts, boolean isStreaming) {
+    return session.sessionState().analyzer().execute(
+        new UnresolvedRelation(parts, CaseInsensitiveStringMap.empty(), isStreaming));
+  }
+
   /** A table, and the name by which a query can mean it. */
   record Found(SubqueryAlias alias, PlakeTable table) {
     /** The plan that reads changes of the table. */
     LogicalPlan changes(Map<String, String> options) {
       LogicalPlan relation = table.changes(options).relation();
-      return named(relation);
+      return alias == null ? relation : new SubqueryAlias(alias.identifier(), relation);
     }
 
-    private LogicalPlan named(LogicalPlan relation) {
-      return alias == null ? relation : new SubqueryAlias(alias.identifier(), relation);
+    /** The plan that streams changes of the table, from that which streams its rows. */
+    LogicalPlan streamed(LogicalPlan rows, Map<String, String> options) {
+      Map<String, String> all = new HashMap<>(options);
+      all.put(Vocabulary.Changes.READ, "true");
+      CaseInsensitiveStringMap given =
+          SessionTimes.in(table.with(new CaseInsensitiveStringMap(all)));
+      PythonDataSourceV2 source = new PlakeSource();
+      StructType schema = source.inferSchema(given);
+      Table changes = new PythonTable(source, Relations.SOURCE, schema);
+      return rows.transformUp(new Rewrite<>(node -> node instanceof StreamingRelationV2 stream
+          ? Rewrite.<LogicalPlan>copy(stream, part -> part == stream.table() ? changes
+              : part == stream.extraOptions() ? given
+              : part == stream.output() ? DataTypeUtils.toAttributes(schema) : part)
+          : node));
     }
   }
 
   private LogicalPlan changed(LogicalPlan node) {
     UnresolvedRelation named = node instanceof UnresolvedRelation table
         && table.options().containsKey(Vocabulary.Changes.READ) ? table : null;
+    Map<String, String> options = named == null ? Map.of() : named.options().asCaseSensitiveMap();
     if (named == null && SchemaEvolution.IS_ASKED && StreamedChanges.areAsked(node)) {
       named = StreamedChanges.of(node);
+      options = StreamedChanges.options(node);
     }
     Found found = named == null
         ? null : find(session, CollectionConverters.asJava(named.multipartIdentifier()));
     if (found == null) {
       return node;
     }
-    if (named.isStreaming()) { // it would stream the rows of the table, or die in its first batch
-      throw Refusal.because("Changes of a table are streamed by its path: spark.readStream"
-          + ".format('plake').option('readChangeFeed', True).load(path).");
-    }
-    return found.changes(named.options().asCaseSensitiveMap());
+    return named.isStreaming()
+        ? found.streamed(resolved(session, named.multipartIdentifier(), true), options)
+        : found.changes(options);
   }
 
   /** {@code readStream.changes(t)}: a node that Spark has from 4.2 on. */
@@ -97,6 +125,18 @@ public final class ChangesByName extends Rule<LogicalPlan> {
 
     static UnresolvedRelation of(LogicalPlan node) {
       return (UnresolvedRelation) ((RelationChanges) node).relation();
+    }
+
+    static Map<String, String> options(LogicalPlan node) {
+      ChangelogContext context = ((RelationChanges) node).changelogContext();
+      Map<String, String> all = PlakeChangelog.options(context, of(node).options());
+      if (context.deduplicationMode() == ChangelogContext.DeduplicationMode.NET_CHANGES) {
+        throw Refusal.because("A stream of plake tells of each commit: leave "
+            + Vocabulary.Changes.DEDUPLICATION + " out, or read the net changes with spark.read.");
+      }
+      all.remove(Vocabulary.Changes.DEDUPLICATION);
+      all.remove(Vocabulary.Changes.ENDING_INCLUSIVE);
+      return all;
     }
   }
 }

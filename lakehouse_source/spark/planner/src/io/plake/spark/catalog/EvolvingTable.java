@@ -1,8 +1,6 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.Channel;
-import io.plake.spark.core.HiddenColumns;
-import io.plake.spark.core.Refusal;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -33,24 +31,12 @@ public final class EvolvingTable extends PlakeTable implements SupportsSchemaEvo
   @Override
   public boolean supportsColumnChange(TableChange.ColumnChange change) {
     String[] path = change.fieldNames();
-    boolean isNew = change instanceof TableChange.AddColumn && path.length == 1;
-    if (!isNew && typeOf(path, 1) == null) {
-      checkNotHidden(path[0]);
-    }
     if (change instanceof TableChange.AddColumn) {
       return ((TableChange.AddColumn) change).isNullable()
           && (path.length == 1 || typeOf(path, path.length - 1) instanceof StructType);
     }
     return change instanceof TableChange.UpdateColumnType && isWider(
         typeOf(path, path.length), ((TableChange.UpdateColumnType) change).newDataType());
-  }
-
-  /** A MERGE takes a new column of such a name for the hidden one, whose type it would change. */
-  private void checkNotHidden(String name) {
-    hidden().values().stream().map(StructField::name).filter(name::equalsIgnoreCase).findAny()
-        .ifPresent(hidden -> {
-          throw Refusal.because(HiddenColumns.notAdded(hidden));
-        });
   }
 
   /** The type of a column or of what is in it; null for what is not there, and for keys of maps. */

@@ -1,14 +1,12 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Waiting;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
@@ -43,9 +41,6 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class MergeSchemaWrites {
   private static final String OPTION = "mergeSchema";
 
-  /** No column has this name: what asks for it is not resolved. */
-  private static final String NOBODY = "__plake_merge_schema__";
-
   private static boolean isAsked(V2WriteCommand write) {
     // plake's writer says what is wrong with another value.
     scala.collection.immutable.Seq<Object> parts =
@@ -57,24 +52,15 @@ public final class MergeSchemaWrites {
                     && "true".equalsIgnoreCase(String.valueOf(one.getValue()))));
   }
 
-  private static boolean isWaiting(LogicalPlan query) {
-    return query instanceof Project project && project.projectList().size() == 1
-        && project.projectList().head() instanceof UnresolvedAttribute only
-        && NOBODY.equals(only.name());
-  }
-
   /** Hides that a query is resolved. Runs before Spark resolves tables. */
   public static final class Wait extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
       if (!(plan instanceof V2WriteCommand write) || !mayBeOurs(write.table())
-          || !isAsked(write) || isWaiting(write.query())) {
+          || !isAsked(write) || Waiting.is(write.query())) {
         return plan;
       }
-      return (LogicalPlan) write.withNewQuery(new Project(
-          CollectionConverters.asScala(
-              List.<NamedExpression>of(UnresolvedAttribute.quoted(NOBODY))).toSeq(),
-          write.query()));
+      return (LogicalPlan) write.withNewQuery(Waiting.of(write.query()));
     }
 
     private static boolean mayBeOurs(Object table) {
@@ -87,11 +73,11 @@ public final class MergeSchemaWrites {
   public static final class Widen extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      if (!(plan instanceof V2WriteCommand write) || !isWaiting(write.query())) {
+      if (!(plan instanceof V2WriteCommand write) || !Waiting.is(write.query())) {
         return plan;
       }
       // Spark has looked for the table: where there is none, it says so.
-      LogicalPlan query = ((Project) write.query()).child();
+      LogicalPlan query = Waiting.query(write.query());
       V2WriteCommand ready = write.withNewQuery(query);
       if (write.table() instanceof DataSourceV2Relation target && query.resolved()
           && target.table() instanceof PlakeTable) {

@@ -12,13 +12,16 @@ import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
+import io.plake.spark.core.Waiting;
 import io.plake.spark.format.RepinViews;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.Assignment;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.InsertStarAction;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -35,12 +38,12 @@ import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Some;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.BoxedUnit;
 
 /**
  * Makes a plake frame or view the target of DELETE, UPDATE and MERGE.
@@ -56,18 +59,24 @@ public final class RowStatements extends Rule<LogicalPlan> {
   /** Of a MERGE WITH SCHEMA EVOLUTION that takes all columns of its source. */
   private static final TreeNodeTag<Boolean> STARS = new TreeNodeTag<>("plake.stars");
 
-  /** Marks such a MERGE before Spark replaces each star by columns. Changes no plan. */
-  public static final class Stars extends Rule<LogicalPlan> {
+  /** Before tables are resolved, and before Spark replaces each star by columns. */
+  public static final class Wait extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      plan.foreach(node -> {
-        if (node instanceof MergeIntoTable merge && merge.withSchemaEvolution()
-            && (hasStar(merge.matchedActions()) || hasStar(merge.notMatchedActions()))) {
-          merge.setTagValue(STARS, true);
-        }
-        return BoxedUnit.UNIT;
-      });
-      return plan;
+      return Relations.isOn() ? plan.transformUp(new Rewrite<>(Wait::waiting)) : plan;
+    }
+
+    private static LogicalPlan waiting(LogicalPlan node) {
+      if (!(node instanceof MergeIntoTable merge) || !merge.withSchemaEvolution()
+          || merge.targetTable().resolved() || Waiting.is(merge.sourceTable())) {
+        return node;
+      }
+      LogicalPlan waiting =
+          withChildren(merge, merge.targetTable(), Waiting.of(merge.sourceTable()));
+      if (hasStar(merge.matchedActions()) || hasStar(merge.notMatchedActions())) {
+        waiting.setTagValue(STARS, true);
+      }
+      return waiting;
     }
 
     private static boolean hasStar(scala.collection.immutable.Seq<MergeAction> actions) {
@@ -80,14 +89,59 @@ public final class RowStatements extends Rule<LogicalPlan> {
     if (!Relations.isOn()) {
       return plan;
     }
+    LogicalPlan ready = plan.transformUp(new Rewrite<>(RowStatements::ready));
     try {
-      checkTargets(plan);
-      return plan.transformUp(new Rewrite<>(RowStatements::changed))
+      checkTargets(ready);
+      return ready.transformUp(new Rewrite<>(RowStatements::changed))
           .transformUp(new Rewrite<>(GroupFilters::without));
     } catch (LinkageError e) {
       Feature.STATEMENTS.failed(e);
-      return plan;
+      return ready;
     }
+  }
+
+  /** A MERGE whose source may be resolved: it has been compared with the target here. */
+  private static LogicalPlan ready(LogicalPlan node) {
+    if (!(node instanceof MergeIntoTable merge) || !Waiting.is(merge.sourceTable())) {
+      return node;
+    }
+    LogicalPlan source = Waiting.query(merge.sourceTable());
+    boolean isOurs = below(merge) != null && Relations.isOurs(below(merge));
+    if (!merge.targetTable().resolved() || isOurs && !source.resolved()) {
+      return node;
+    }
+    if (isOurs) {
+      checkSource(merge, source, (DataSourceV2Relation) below(merge));
+    }
+    return withChildren(merge, merge.targetTable(), source);
+  }
+
+  private static LogicalPlan withChildren(
+      MergeIntoTable merge, LogicalPlan target, LogicalPlan source) {
+    return merge.withNewChildren(CollectionConverters.asScala(List.of(target, source)).toSeq());
+  }
+
+  /**
+   * Refuses a column of the source that the statement would add if the target had no hidden one.
+   * Spark takes it for the hidden one: it would not be added, or fail by its type.
+   */
+  private static void checkSource(
+      MergeIntoTable merge, LogicalPlan source, DataSourceV2Relation target) {
+    List<Attribute> columns = CollectionConverters.asJava(source.output());
+    for (Attribute hidden : CollectionConverters.asJava(target.metadataOutput())) {
+      if (columns.stream().anyMatch(column -> column.name().equalsIgnoreCase(hidden.name()))
+          && (merge.getTagValue(STARS).isDefined() || isAssigned(merge, hidden))) {
+        throw Refusal.because(HiddenColumns.notAdded(hidden.name()));
+      }
+    }
+  }
+
+  private static boolean isAssigned(MergeIntoTable merge, Attribute hidden) {
+    return CollectionConverters.asJava(merge.expressions()).stream().anyMatch(
+        action -> action.exists(part -> part instanceof Assignment assigned
+            && assigned.key() instanceof UnresolvedAttribute name
+            && merge.targetTable().resolve(name.nameParts().toSeq(), SQLConf.get().resolver())
+                .exists(found -> found.exprId().equals(hidden.exprId()))));
   }
 
   /**
@@ -168,25 +222,12 @@ public final class RowStatements extends Rule<LogicalPlan> {
     boolean named = places.wereNamed()
         || target.output().size() > target.table().columns().length
         || UnresolvedMetadataColumns.areNamed(node, now);
-    if (evolves(node) && (named || node.getTagValue(STARS).isDefined())) {
-      checkSource((MergeIntoTable) node, now);
-    }
     if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
       throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
           + " row of its target is stored. Use a subquery:"
           + " WHERE id IN (SELECT id FROM t WHERE _pos = 2).");
     }
     return done;
-  }
-
-  /** Refuses a source with a column that the statement would add if the target had no hidden one. */
-  private static void checkSource(MergeIntoTable merge, DataSourceV2Relation target) {
-    List<Attribute> source = CollectionConverters.asJava(merge.sourceTable().output());
-    for (Attribute hidden : CollectionConverters.asJava(target.metadataOutput())) {
-      if (source.stream().anyMatch(column -> column.name().equalsIgnoreCase(hidden.name()))) {
-        throw Refusal.because(HiddenColumns.notAdded(hidden.name()));
-      }
-    }
   }
 
   /** Whether the target is a view, which may be over a frame of an older version. */
@@ -235,10 +276,6 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   /** Spark adds the columns that a MERGE WITH SCHEMA EVOLUTION needs to the table itself. */
   private static boolean mustWait(LogicalPlan node, DataSourceV2Relation target) {
-    if (evolves(node) && node.getTagValue(STARS).isDefined()
-        && ((MergeIntoTable) node).sourceTable().resolved()) {
-      checkSource((MergeIntoTable) node, target);
-    }
     return evolves(node) && mayEvolve(target.table()) && !isView(node)
         && !SchemaEvolution.isDone((MergeIntoTable) node);
   }
@@ -254,8 +291,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
     if (node instanceof MergeIntoTable merge) {
-      return node.withNewChildren(CollectionConverters.asScala(List.of(
-          replaced(merge.targetTable(), target), merge.sourceTable())).toSeq());
+      return withChildren(merge, replaced(merge.targetTable(), target), merge.sourceTable());
     }
     return node.withNewChildren(CollectionConverters.asScala(List.of(
         replaced(node.children().head(), target))).toSeq());
