@@ -126,7 +126,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
   }
 
   private View put(Identifier name, View view, String kind) {
-    new ViewText(name(), name.toString()).check(view.queryText());
+    new ViewText(name(), String.valueOf(name)).check(view.queryText());
     ObjectNode question = Channel.about(Vocabulary.Ask.PUT_VIEW, name)
         .put(Vocabulary.Question.STAGE, kind);
     ObjectNode told = question.putObject(Vocabulary.Question.VIEW)
@@ -175,7 +175,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
     }
     View view = view(answer.get(Vocabulary.Answer.VIEW));
     if (!ViewText.isShown()) {
-      ViewText text = new ViewText(name(), name.toString());
+      ViewText text = new ViewText(name(), String.valueOf(name));
       if (answer.get(Vocabulary.Answer.IS_FOREIGN).asBoolean()) {
         text.checkOwner();
       }
