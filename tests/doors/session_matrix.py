@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+
+from tests import java_classes
 
 ROOT = Path(__file__).parents[2]
 MODE = "spark.sql.sources.partitionOverwriteMode"
@@ -106,12 +109,10 @@ def made(kind: str, before: Any, folder: Path) -> Any:
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.log.level", "OFF")
     if kind == "connect":
-        builder = builder.remote("local[1]")
-        return (
-            lake.spark.configure(builder, **catalog).getOrCreate()
-            if (before is None or "connect" not in type(before).__module__)
-            else before.newSession()
-        )
+        if before is not None and "connect" in type(before).__module__:
+            return before.newSession()
+        builder = at_a_free_port(builder).remote("local[1]")
+        return lake.spark.configure(builder, **catalog).getOrCreate()
     builder = builder.master("local[1]")
     if kind == "newSession":
         return before.newSession()
@@ -125,8 +126,19 @@ def made(kind: str, before: Any, folder: Path) -> Any:
     return lake.spark.enable(spark, **catalog) if kind == "enable" else spark
 
 
+def at_a_free_port(builder: Any) -> Any:
+    """Spark's own server has port 15002, which may be taken, and its client no setting for it."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = int(free.getsockname()[1])
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
+    return builder.config("spark.connect.grpc.binding.port", str(port))
+
+
 def job(spark: Any, folder: Path) -> dict[str, Any]:
-    """What each step of the main job answered, or the first line of its error."""
+    """What each step of the main job answered, or the first lines of its error."""
     steps = Steps(spark, folder)
     if spark.conf.get("spark.sql.catalog.plake", None) is None:
         # A session that nobody asked plake for gets its catalog by hand, as a notebook sets it.
@@ -138,7 +150,8 @@ def job(spark: Any, folder: Path) -> dict[str, Any]:
         try:
             found[name] = getattr(steps, name.replace(" ", "_"))()
         except Exception as error:
-            found[name] = (str(error).strip() or repr(error)).splitlines()[0]
+            # The second line of an error of Java has its cause.
+            found[name] = " ".join((str(error).strip() or repr(error)).splitlines()[:2])
     return found
 
 
@@ -299,6 +312,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--in-process"]:
         print("FOUND " + json.dumps(sessions(arguments[1], Path(arguments[2]))), flush=True)
         return 0
+    java_classes.set_options()
     rows = []
     for sequence in arguments or sequences():
         with tempfile.TemporaryDirectory() as folder:
