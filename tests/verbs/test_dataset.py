@@ -187,7 +187,7 @@ class TestTimeTravel:
 
     def test_versions_out_of_range_say_the_range(self, uri: str, catalog: lake.Catalog) -> None:
         lake.write_dataset(sample(), uri, catalog=catalog)
-        for version in (0, -1, 2, 10**30):
+        for version in (0, -1, 2, 10**18):
             with pytest.raises(lake.VersionNotFoundError, match="versions 1 to 1"):
                 lake.read_dataset(uri, catalog=catalog, version=version)
 
@@ -195,7 +195,7 @@ class TestTimeTravel:
         """A restore to 1.5 was committed: databases compare it with the numbers of versions."""
         lake.write_dataset(sample(), uri, catalog=catalog)
         dataset = lake.open_dataset(uri, catalog=catalog)
-        for version in (1.5, 1.0):
+        for version in (1.5, 1.0, 10**30):
             with pytest.raises(lake.InvalidOptionError, match="not the number of a version"):
                 dataset.restore(version)
         with pytest.raises(lake.InvalidOptionError, match="not the number of a version"):
