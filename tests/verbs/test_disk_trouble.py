@@ -43,7 +43,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of one megabyte."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", str(folder)]
+    options = f"mode=700,size={SIZE_BYTES}"
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     try:
         subprocess.run(command, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
