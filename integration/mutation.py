@@ -90,8 +90,8 @@ MUTANTS = [
         ("doors/test_tasks.py",),
         (
             "one task that knows the session's setting is enough",
-            "if not tasks or None in tasks:",
-            "if not any(tasks):",
+            "if not tasks or None in tasks or mode is None:",
+            "if not any(tasks) or mode is None:",
         ),
     ),
     *_in(

@@ -280,7 +280,7 @@ class PlakeDataSource(DataSource):
         by_session = decides and _replaces_all(chosen) and not given.text("partitionOverwriteMode")
         if known is not None:
             known |= {"isolation"}  # adding and replacing rows is the same under both
-        session = Followed(known, bool(by_session))
+        session = Followed(known, bool(by_session), self._own.get(Told.PARTITION_MODE))
         return PlakeWriter(staged, address.uri, given.text("catalog"), session)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

@@ -15,6 +15,7 @@ import io
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+
+from tests import java_classes
 
 ROOT = Path(__file__).parents[2]
 MODE = "spark.sql.sources.partitionOverwriteMode"
@@ -106,12 +109,10 @@ def made(kind: str, before: Any, folder: Path) -> Any:
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "1").config("spark.log.level", "OFF")
     if kind == "connect":
-        builder = builder.remote("local[1]")
-        return (
-            lake.spark.configure(builder, **catalog).getOrCreate()
-            if (before is None or "connect" not in type(before).__module__)
-            else before.newSession()
-        )
+        if before is not None and "connect" in type(before).__module__:
+            return before.newSession()
+        builder = at_a_free_port(builder).remote("local[1]")
+        return lake.spark.configure(builder, **catalog).getOrCreate()
     builder = builder.master("local[1]")
     if kind == "newSession":
         return before.newSession()
@@ -123,6 +124,17 @@ def made(kind: str, before: Any, folder: Path) -> Any:
         return lake.spark.configure(builder, **catalog).getOrCreate()
     spark = builder.getOrCreate()
     return lake.spark.enable(spark, **catalog) if kind == "enable" else spark
+
+
+def at_a_free_port(builder: Any) -> Any:
+    """Spark's own server has port 15002, which may be taken, and its client no setting for it."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = int(free.getsockname()[1])
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
+    return builder.config("spark.connect.grpc.binding.port", str(port))
 
 
 def job(spark: Any, folder: Path) -> dict[str, Any]:
@@ -299,6 +311,7 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--in-process"]:
         print("FOUND " + json.dumps(sessions(arguments[1], Path(arguments[2]))), flush=True)
         return 0
+    java_classes.set_options()
     rows = []
     for sequence in arguments or sequences():
         with tempfile.TemporaryDirectory() as folder:

@@ -138,6 +138,70 @@ def test_a_streams_complete_result_replaces_the_one_before(
     assert lake.open_dataset(target).scan().count_rows() == 2
 
 
+@pytest.mark.parametrize("inside", ["unset", "static", "dynamic", None])
+def test_a_batch_of_a_stream_follows_its_session_and_not_the_streams(
+    named: SparkSession, tmp_path: Path, inside: str | None
+) -> None:
+    """Tasks saw `dynamic` of the stream's query, and rows were kept that Parquet removes."""
+    named.conf.set(MODE, "dynamic")
+    for form in ("parquet", "plake"):
+        save(old(named), form, "append", f"{tmp_path}/{form}")
+    named.range(1).write.format("plake").mode("append").save(f"{tmp_path}/source")
+
+    def overwrite(batch: DataFrame, number: int) -> None:
+        if inside == "unset":
+            batch.sparkSession.conf.unset(MODE)
+        elif inside is not None:
+            batch.sparkSession.conf.set(MODE, inside)
+        for form in ("parquet", "plake"):
+            rows = batch.selectExpr("100L AS id", "1 AS p")
+            save(rows, form, "overwrite", f"{tmp_path}/{form}")
+
+    follow(named, tmp_path, overwrite)
+    left, expected = (
+        sorted(named.read.format(form).load(f"{tmp_path}/{form}").collect())
+        for form in ("plake", "parquet")
+    )
+    assert left == expected
+    assert len(left) == (KEPT_BY_DYNAMIC if inside in (None, "dynamic") else 1)
+
+
+@pytest.mark.parametrize("inside", ["dynamic", "static", None])
+def test_a_batch_of_a_stream_is_refused_where_only_the_extension_would_know(
+    spark: SparkSession, tmp_path: Path, inside: str | None
+) -> None:
+    path = f"{tmp_path}/t"
+    save(old(spark), "plake", "append", path)
+    spark.range(1).write.format("plake").mode("append").save(f"{tmp_path}/source")
+    refused = []
+
+    def overwrite(batch: DataFrame, number: int) -> None:
+        rows = batch.selectExpr("100L AS id", "1 AS p")
+        if inside is None:
+            batch.sparkSession.conf.unset(MODE)
+        else:
+            batch.sparkSession.conf.set(MODE, inside)
+        try:
+            save(rows, "plake", "overwrite", path)
+        except Exception as error:
+            refused.append(str(error))
+            save(rows, "plake", "overwrite", path, "dynamic")
+
+    spark.conf.set(MODE, "dynamic")
+    try:
+        follow(spark, tmp_path, overwrite)
+    finally:
+        spark.conf.unset(MODE)
+    assert ["Spark did not tell" in one for one in refused] == [True] * (inside != "static")
+    assert lake.open_dataset(path).scan().count_rows() == (1 if inside == "static" else 41)
+
+
+def follow(spark: SparkSession, folder: Path, act: Callable[[DataFrame, int], None]) -> None:
+    writer = spark.readStream.format("plake").load(f"{folder}/source").writeStream
+    writer = writer.option("checkpointLocation", f"{folder}/checkpoint").foreachBatch(act)
+    assert writer.trigger(availableNow=True).start().awaitTermination(60)
+
+
 def test_save_as_table_does_not_replace_a_table_where_partitions_are_meant(
     named: SparkSession,
 ) -> None:

@@ -488,6 +488,8 @@ class Told:
     # Of every write but those of streams: the session's settings `Setting.STATEMENT`, as {name:
     # value}.
     SETTINGS = "session_settings"
+    # Of the same writes: the session's `spark.sql.sources.partitionOverwriteMode`.
+    PARTITION_MODE = "partition_mode"
     # Of a write: a value of `Mode`.
     MODE = "write_mode"
     # Of a write or a question: Spark's id of the application, for the history.

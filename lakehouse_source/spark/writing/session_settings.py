@@ -2,7 +2,9 @@
 
 Spark copies the settings of the session to the local properties of every task of a query
 (`SQLExecution.withSQLConfPropagated`), with and without the planner extension. What an overwrite
-replaces therefore depends on no rule of the extension.
+replaces therefore depends on no rule of the extension. A write inside of another query, as in
+`foreachBatch`, also sees what that query's session has and its own does not: Spark adds settings,
+and removes none. Then only the extension knows, and without it the write is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from lakehouse_source.spark.session.options import PARTITION_MODES
 from lakehouse_source.write.commit.options import StagedWrite
 
 PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
+_IS_OF_OUTER_QUERY = "?"  # maybe, as far as a task can see
+_QUERY, _OUTERMOST_QUERY = "spark.sql.execution.id", "spark.sql.execution.root.id"
 _ALWAYS_SET = "spark.master"  # a task that lacks it did not get the session's settings
 
 
@@ -27,11 +31,15 @@ def seen_in_task() -> dict[str, str] | None:
     properties = getattr(context, "_localProperties", None)
     if not properties or _ALWAYS_SET not in properties:
         return None
-    return {
+    found = {
         name: value
         for name, value in properties.items()
         if name == PARTITION_MODE or name.startswith(Setting.STATEMENT)
     }
+    is_inner = properties.get(_QUERY) != properties.get(_OUTERMOST_QUERY)
+    if is_inner and found.get(PARTITION_MODE, "static").lower() != "static":
+        found[PARTITION_MODE] = _IS_OF_OUTER_QUERY
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,12 @@ class Followed:
 
     `known`: the options of the write, in lower case; None: the extension told all settings.
     `partitions`: the session decides what the overwrite replaces, because nothing else says it.
+    `told`: what the extension told that the session says of it; None: it did not.
     """
 
     known: Collection[str] | None
     partitions: bool = False
+    told: str | None = None
 
     def applied(self, staged: StagedWrite, seen: Iterable[Mapping[str, str] | None]) -> StagedWrite:
         """The write as the session wants it. `seen`: what each task saw.
@@ -66,7 +76,10 @@ class Followed:
                 )
         if not self.partitions:
             return staged
-        if not tasks or None in tasks:
+        mode: str | None = settings.get(PARTITION_MODE, "static")
+        if mode == _IS_OF_OUTER_QUERY:
+            mode = self.told
+        if not tasks or None in tasks or mode is None:
             raise InvalidOptionError(
                 option="partitionOverwriteMode",
                 reason=f"is not given, and Spark did not tell what the session's {PARTITION_MODE} "
@@ -74,6 +87,5 @@ class Followed:
                 "partitions of the new rows.",
                 known=PARTITION_MODES,
             )
-        mode = settings.get(PARTITION_MODE, "static").lower()
-        options = replace(staged.options, dynamic_partitions=mode == "dynamic")
+        options = replace(staged.options, dynamic_partitions=mode.lower() == "dynamic")
         return replace(staged, options=options)

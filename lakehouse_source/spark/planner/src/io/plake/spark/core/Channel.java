@@ -107,10 +107,13 @@ public final class Channel {
     return settings;
   }
 
-  /** Adds the session's settings of statements to options of a write, also where there are none. */
+  /** Adds to options of a write what the session's settings say of it, also where they do not. */
   static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
     SealedOptions.tell(options, Vocabulary.Told.SETTINGS, settings());
+    SealedOptions.tell(
+        options, Vocabulary.Told.PARTITION_MODE,
+        SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static"));
     return new CaseInsensitiveStringMap(options);
   }
 
