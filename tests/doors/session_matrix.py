@@ -138,7 +138,7 @@ def at_a_free_port(builder: Any) -> Any:
 
 
 def job(spark: Any, folder: Path) -> dict[str, Any]:
-    """What each step of the main job answered, or the first line of its error."""
+    """What each step of the main job answered, or the first lines of its error."""
     steps = Steps(spark, folder)
     if spark.conf.get("spark.sql.catalog.plake", None) is None:
         # A session that nobody asked plake for gets its catalog by hand, as a notebook sets it.
@@ -150,7 +150,8 @@ def job(spark: Any, folder: Path) -> dict[str, Any]:
         try:
             found[name] = getattr(steps, name.replace(" ", "_"))()
         except Exception as error:
-            found[name] = (str(error).strip() or repr(error)).splitlines()[0]
+            # The second line of an error of Java has its cause.
+            found[name] = " ".join((str(error).strip() or repr(error)).splitlines()[:2])
     return found
 
 
