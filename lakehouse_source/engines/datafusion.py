@@ -74,8 +74,9 @@ def _guard(handed: HandOver, context: Any) -> Any:
                     raise missing_file(path)
         return pa.repeat(pa.scalar(False), len(values))
 
+    columns = [one.with_nullable(True) for one in handed.schema]
     row = pa.RecordBatch.from_arrays(
-        [pa.nulls(1, type_) for type_ in handed.schema.types], schema=handed.schema
+        [pa.nulls(1, one.type) for one in columns], schema=pa.schema(columns)
     )
     check = udf(is_row, [field.type], pa.bool_(), "volatile", "plake_files_are_there")
     # No filter of a query is handed through a limit: one that is false would end the check.
