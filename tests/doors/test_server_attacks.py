@@ -164,8 +164,8 @@ def test_idle_connections_shut_nobody_out(
             one.sendall(b"GET /v1/config HTTP/1.1\r\nHost: 127")
         assert requests.get(uri + PATH, timeout=10).status_code == 200
         idle[0].settimeout(10)
-        with pytest.raises(ConnectionResetError):  # the longest idle one made room
-            idle[0].recv(1)
+        with suppress(ConnectionResetError):  # the longest idle one made room
+            assert idle[0].recv(1) == b""
 
 
 def test_connections_that_are_answered_are_not_closed_for_new_ones(

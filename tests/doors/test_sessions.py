@@ -34,7 +34,7 @@ OFTEN = (
         *(pytest.param(one, marks=pytest.mark.long) for one in sequences() if one not in OFTEN),
     ],
 )
-@pytest.mark.cases(3)
+@pytest.mark.cases(2)
 def test_each_session_does_the_main_job_or_refuses_it(sequence: str, tmp_path: Path) -> None:
     found = list(enumerate(run(sequence, tmp_path), 1))
     assert len(found) == sequence.count(" ") // 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_a_repeated_statement_that_finds_its_rows_gone_answers_the_first_commit(
     pair = {"txn_app_id": "job", "txn_version": 1}
     first = dataset.delete("id < 3", **pair)
     lake.write_dataset(dataset.scan("id = 3").to_table(), dataset.uri)
-    assert dataset.delete("id < 3", **pair) == first
+    assert dataset.delete("id < 3", **pair) == replace(first, skipped=True)
     assert (first.version, first.rows_deleted) == (2, 2)
 
 
