@@ -197,6 +197,10 @@ class SeenVersion:
         """Tell whether the version of this number, which a write made, is another one."""
         return None not in (self.write_id, write_id) and self.write_id != write_id
 
+    def is_gone(self, newest: int, write_id: str | None) -> bool:
+        """Tell whether there is no version of this number, or another one, which a write made."""
+        return self.version > newest or self.is_replaced_by(write_id)
+
 
 # --- what the catalog answers -----------------------------------------------
 

@@ -204,7 +204,7 @@ def check_same(record: DatasetRecord, uri: str, seen: SeenVersion, write_id: str
     Raises:
         VersionNotFoundError: another version has its number, or none has it yet.
     """
-    if seen.version > record.current_version or seen.is_replaced_by(write_id):
+    if seen.is_gone(record.current_version, write_id):
         raise VersionNotFoundError(
             dataset=uri,
             requested=f"version {seen.version}",
@@ -219,9 +219,8 @@ def checked_version(version: Any) -> int:
     try:
         return whole_number("version", version)
     except InvalidOptionError as error:
-        shown = None if isinstance(version, int) and version.bit_length() > 63 else version
         raise InvalidOptionError(
-            option="version", value=shown, reason="is not the number of a version."
+            option="version", value=error.value, reason="is not the number of a version."
         ) from error
 
 

@@ -171,7 +171,7 @@ def _check_base(tx: CatalogTransaction, commit: PreparedCommit, locked: LockedDa
     write_id = None if locked.last is None else locked.last.write_id
     if base.version < record.current_version:
         write_id = tx.write_id_of(record.id, base.version)
-    if base.version > record.current_version or base.is_replaced_by(write_id):
+    if base.is_gone(record.current_version, write_id):
         raise commit.staged.conflict(record.current_version, PUT_BACK)
 
 

@@ -218,7 +218,7 @@ def _checked_base(
     write_id = now.write_id
     if given.version < now.version:
         write_id = reader.write_id_of(record.id, given.version)
-    if given.version > now.version or given.is_replaced_by(write_id):
+    if given.is_gone(now.version, write_id):
         raise conflict(uri, given.version, now.version, PUT_BACK)
     return SeenVersion(given.version, write_id)
 

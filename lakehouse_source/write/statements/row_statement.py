@@ -210,9 +210,9 @@ _COUNTS = (
 
 
 def _result_of(done: TransactionRecord | WriteResult) -> ChangeResult:
-    counts: dict[str, Any] = {name: done.summary.get(name, 0) for name in _COUNTS}
+    counts = {name: done.summary.get(name, 0) for name in _COUNTS}
     skipped = isinstance(done, WriteResult) and done.skipped
-    return replace(ChangeResult(done.version, **counts), skipped=skipped)
+    return ChangeResult(done.version, **counts, skipped=skipped)
 
 
 def _row_groups(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
