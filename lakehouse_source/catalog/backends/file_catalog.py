@@ -12,7 +12,11 @@ from typing import ClassVar, TypeAlias
 from urllib.parse import quote
 
 from lakehouse_source.catalog.backends.pooled import Connection, PooledCatalog
-from lakehouse_source.catalog.backends.trusted_folders import real_path, why_untrusted
+from lakehouse_source.catalog.backends.trusted_folders import (
+    is_of_user,
+    real_path,
+    why_untrusted,
+)
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER
@@ -98,10 +102,8 @@ class FileCatalog(PooledCatalog[Connection]):
 
     def is_own(self) -> bool:
         """Tell whether the file and its folder belong to this user, or to root."""
-        if not hasattr(os, "geteuid"):
-            return True
-        owners = {os.lstat(path).st_uid for path in (self.path, os.path.dirname(self.path))}
-        return owners <= {os.geteuid(), 0}
+        path = real_path(self.path)
+        return all(is_of_user(os.lstat(one)) for one in (path, os.path.dirname(path)))
 
     def _trusted_path(self, *, is_new: bool = False) -> str:
         """The path to open. It is opened for reading if others can put files there (`_distrust`).

@@ -54,6 +54,11 @@ def why_untrusted(path: str, suffixes: Iterable[str], *, will_be_shared: bool) -
     )
 
 
+def is_of_user(status: os.stat_result) -> bool:
+    """Tell whether a file or a folder belongs to this user, or to root."""
+    return status.st_uid in (_ROOT, os.geteuid())
+
+
 def _of(path: str, *, keeps_names: bool) -> str | None:
     """What others may do to a file or a folder."""
     try:
@@ -62,7 +67,7 @@ def _of(path: str, *, keeps_names: bool) -> str | None:
         return None
     except OSError as error:
         return f"{path} cannot be looked up ({error.strerror})"
-    if status.st_uid not in (_ROOT, os.geteuid()):
+    if not is_of_user(status):
         return f"{path} belongs to the user {_name_of(status.st_uid)}"
     if keeps_names and status.st_mode & stat.S_ISVTX:
         return None
