@@ -68,8 +68,8 @@ def _rebuild(cls: type[PlakeError], facts: dict[str, Any]) -> PlakeError:
 DATABASE_ANSWERS = "the database of the catalog answers"
 LOCK_IS_FREE = "the transaction that holds the lock has ended"
 DISK_HAS_SPACE = "the disk has free space"
-# Of the operating system, in the texts of all drivers. Errors of DuckDB have no number.
-_FULL = ("No space left on device", "Disk quota exceeded", "disk is full")
+# Of the operating system, in texts of drivers whose errors have no number, such as DuckDB's.
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def _later(reason: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.errors import PlakeError, StorageError
+from lakehouse_source.errors import DISK_HAS_SPACE, PlakeError, StorageError
 from lakehouse_source.storage.location import StorageLocation
 from lakehouse_source.storage.uris import (
     AZURE_SCHEMES,
@@ -28,6 +29,7 @@ from lakehouse_source.storage.uris import (
 _S3_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 # The errors of clients while they work, and further errors when they are made.
 CLIENT_ERRORS = (OSError, pa.ArrowException)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OPENING_ERRORS = (*CLIENT_ERRORS, ValueError, TypeError, ImportError)
 
 
@@ -66,12 +68,14 @@ def storage_errors(
         if not (isinstance(error, kinds) or location.is_of_driver):
             raise
         text = getattr(error, "strerror", None) or str(error)
+        # By its number: the text may be in another language.
+        later = DISK_HAS_SPACE if getattr(error, "errno", None) in _FULL else ""
         if location.mask(str(error)) == str(error):
-            raise StorageError(path=shown, reason=text) from error
+            raise StorageError(path=shown, reason=text, later=later) from error
         # The text of the client's error has a secret, and a cause would be printed and logged too.
         kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
         masked = location.mask(text)
-        raise StorageError(path=shown, reason=masked) from kind(masked)
+        raise StorageError(path=shown, reason=masked, later=later) from kind(masked)
 
 
 def _bucket(location: StorageLocation) -> tuple[pafs.FileSystem, str]:

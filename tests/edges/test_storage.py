@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import traceback
@@ -10,7 +11,12 @@ from pathlib import Path
 import pytest
 from fsspec.registry import known_implementations
 
-from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
+from lakehouse_source.errors import (
+    DISK_HAS_SPACE,
+    CorruptDatasetError,
+    InvalidOptionError,
+    StorageError,
+)
 from lakehouse_source.storage import (
     Storage,
     StorageLocation,
@@ -122,6 +128,14 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="file/x"):
         storage.open_output("file/x")
+
+
+def test_a_full_disk_is_known_by_its_number_in_every_language(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    for number, later in ((errno.ENOSPC, DISK_HAS_SPACE), (errno.EDQUOT, DISK_HAS_SPACE), (13, "")):
+        with pytest.raises(StorageError) as caught, storage.errors("x"):
+            raise OSError(number, "Auf dem Gerät ist kein Speicherplatz mehr verfügbar")
+        assert caught.value.later == later
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -34,7 +34,12 @@ from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.session import Row, Session
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
-from lakehouse_source.errors import LOCK_IS_FREE, CommitAcknowledgementLostError, PlakeError
+from lakehouse_source.errors import (
+    DISK_HAS_SPACE,
+    LOCK_IS_FREE,
+    CommitAcknowledgementLostError,
+    PlakeError,
+)
 
 # Primary result codes, https://www.sqlite.org/rescode.html
 _BUSY = 5
@@ -53,6 +58,7 @@ _REASONS = {
     _CANNOT_OPEN: "the file, or the journal beside it, cannot be opened",
     _NOT_A_DATABASE: "the file is not a SQLite database",
 }
+_LATER = {_BUSY: LOCK_IS_FREE, _FULL: DISK_HAS_SPACE}
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 # How a file is opened. What is opened for reading plays no journal back, and makes no file beside.
@@ -353,8 +359,7 @@ class SqliteCatalog(FileCatalog[Connection]):
         code = _code(exc)
         reason = self._distrust if code == _READ_ONLY else None
         # Never `retryable`: SQLite itself waited for a lock, for the busy timeout.
-        later = LOCK_IS_FREE if code == _BUSY else ""
-        return self._unavailable(reason or _REASONS.get(code, str(exc)), later=later)
+        return self._unavailable(reason or _REASONS.get(code, str(exc)), later=_LATER.get(code, ""))
 
 
 class _SqliteSession(OpenSession[Connection]):
