@@ -198,48 +198,37 @@ class DatasetCatalog(Catalog):
             raise InvalidOptionError(
                 option="schema", value=schema, reason="must be an Arrow schema (pa.schema)."
             )
-        with self.read() as reader:
-            found = reader.names.find(key)
-            reader.names.namespace(key[0])
-        if found is not None and flag("exist_ok", exist_ok):
-            return self._open(found, storage_options)
-        if found is not None and not flag("replace", replace):
-            raise DatasetExistsError(dataset=quoted(key), hint=TAKEN)
-        texts = dict(table_properties or {})
-        if comment is not None:
-            texts["comment"] = text("comment", comment)
-        options = write_options(
-            mode="error" if found is None else "overwrite",
-            partition_by=partition_by,
-            overwrite_schema=found is not None,
-            register_as=key,
-            managed=found is None and location is None,
-            table_properties=texts,
-            statement="create" if found is None else "replace",
-            **(properties or {}),
-        )
-        uri = self._uri(found) if found is not None else self.new_location(key, location)
-        address = Address(uri, self, storage_options)
-        try:
-            commit(self, begin(self, address, schema, options), [])
-        except DatasetExistsError:
+        while True:
             with self.read() as reader:
-                meanwhile = reader.names.find(key)
-            if found is not None or meanwhile is None or not (exist_ok or replace):
-                raise
-            return self.create_dataset(
-                name,
-                schema,
+                found = reader.names.find(key)
+                reader.names.namespace(key[0])
+            if found is not None and flag("exist_ok", exist_ok):
+                return self._open(found, storage_options)
+            if found is not None and not flag("replace", replace):
+                raise DatasetExistsError(dataset=quoted(key), hint=TAKEN)
+            texts = dict(table_properties or {})
+            if comment is not None:
+                texts["comment"] = text("comment", comment)
+            options = write_options(
+                mode="error" if found is None else "overwrite",
                 partition_by=partition_by,
-                location=location,
-                properties=properties,
-                table_properties=table_properties,
-                comment=comment,
-                exist_ok=exist_ok,
-                replace=replace,
-                storage_options=storage_options,
+                overwrite_schema=found is not None,
+                register_as=key,
+                managed=found is None and location is None,
+                table_properties=texts,
+                statement="create" if found is None else "replace",
+                **(properties or {}),
             )
-        return Dataset(address, committed=True)
+            uri = self._uri(found) if found is not None else self.new_location(key, location)
+            address = Address(uri, self, storage_options)
+            try:
+                commit(self, begin(self, address, schema, options), [])
+                return Dataset(address, committed=True)
+            except DatasetExistsError:  # somebody may have made it at the same time
+                with self.read() as reader:
+                    meanwhile = reader.names.find(key)
+                if found is not None or meanwhile is None or not (exist_ok or replace):
+                    raise
 
     def dataset(
         self, name: NameLike, *, storage_options: Mapping[str, Any] | None = None

@@ -7,7 +7,6 @@ values are an Arrow dataset instead, which PyArrow reads as a query asks for it.
 from __future__ import annotations
 
 import operator
-import os
 import uuid
 from collections.abc import Sequence
 from functools import reduce
@@ -66,12 +65,12 @@ def _guard(handed: HandOver, context: Any) -> Any:
     DataFusion takes a file that is missing for one without rows.
     """
     field = handed.schema.field(0)
+    paths = [path for group in handed.groups for path in group.paths]
 
     def is_row(values: pa.Array) -> pa.Array:
-        for group in handed.groups:
-            for path in group.paths:
-                if not os.path.exists(path):
-                    raise missing_file(path)
+        for info in pafs.LocalFileSystem().get_file_info(paths):
+            if info.type == pafs.FileType.NotFound:
+                raise missing_file(info.path)
         return pa.repeat(pa.scalar(False), len(values))
 
     columns = [one.with_nullable(True) for one in handed.schema]
