@@ -57,6 +57,8 @@ def connected(uri: str) -> socket.socket:
 # --- who asks -------------------------------------------------------------------------
 
 
+# A request for a plan, up to the length of its body.
+PLAN = f"POST {PATH}/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 HOSTS = (
     "[::1]evil",
     "localhost:evil.com",
@@ -131,9 +133,7 @@ def test_a_body_has_one_length(catalog: lake.DatasetCatalog, lengths: bytes) -> 
     """A proxy in front may have believed the other one: the rest is no second request."""
     smuggled = b"2\r\n{}\r\n0\r\n\r\nGET /v1/config HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with served(catalog) as uri:
-        head = f"POST {PATH}/plan HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
-        head += b"Content-Type: application/json\r\n"
-        found = raw(uri, head + lengths + b"\r\n" + smuggled)
+        found = raw(uri, PLAN.encode() + lengths + b"\r\n" + smuggled)
         assert found.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")), found
         assert found.count(b"HTTP/1.1 ") == 1
 
@@ -172,10 +172,9 @@ def test_connections_that_are_answered_are_not_closed_for_new_ones(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
-    head = f"POST {PATH}/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with served(catalog) as uri, connected(uri) as one, connected(uri) as two:
         for each in (one, two):
-            each.sendall(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n".encode())
+            each.sendall(f"{PLAN}Content-Length: 2\r\nConnection: close\r\n\r\n".encode())
         time.sleep(0.5)
         with pytest.raises(requests.ConnectionError):
             requests.get(uri + PATH, timeout=10)
@@ -189,14 +188,13 @@ def test_headers_and_bodies_have_their_time(
 ) -> None:
     monkeypatch.setattr(connections, "HEADERS_SECONDS", 0.3)
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.3)
-    head = f"POST {PATH}/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     whole = b"GET /v1/config HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with served(catalog) as uri:
         started = time.monotonic()
         for text in (b"", b"GET /v1/config HTTP/1.1\r\n", whole + b"GET /v1/con"):
             found = raw(uri, text)  # until the server closes the connection
             assert found.count(b"HTTP/1.1 200 ") == text.count(whole)
-        found = raw(uri, head.encode() + b"Content-Length: 20\r\n\r\n{")
+        found = raw(uri, PLAN.encode() + b"Content-Length: 20\r\n\r\n{")
         assert found.startswith(b"HTTP/1.1 408 ")
         assert time.monotonic() - started < 8
 
@@ -205,10 +203,9 @@ def test_requests_at_once_have_a_bound(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "MOST_REQUESTS", 2)
-    head = f"POST {PATH}/plan HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     with served(catalog) as uri, connected(uri) as one, connected(uri) as two:
         for each in (one, two):
-            each.sendall(f"{head}Content-Length: 2\r\n\r\n".encode())
+            each.sendall(f"{PLAN}Content-Length: 2\r\n\r\n".encode())
         time.sleep(0.5)
         answer = requests.get(uri + PATH, timeout=10)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -123,7 +124,7 @@ class CatalogTransaction(
             self._session.execute(statement, (dataset_id,))
         self._session.execute(sql.FORGET_DATASET_ROW, (dataset_id,))
 
-    @property
+    @cached_property  # asks for the fence once
     def names(self) -> NameChanges:
         """The names of datasets, which this transaction may change."""
         refuse_fenced(self.fence(), self._session.redacted_url)
