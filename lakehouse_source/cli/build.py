@@ -16,9 +16,10 @@ import click
 from lakehouse_source.cli.commands import Command
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.cli.target import Given
-from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject, Type
+from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.pictures.markup import visible
+from lakehouse_source.result_tables import Type
 
 FOUND_SOMETHING = 3
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakehouse_source.model import CompactionResult
+from lakehouse_source.result_tables import laid_out
 
 # How many paths a report keeps of each kind of file, as examples.
 PATHS_KEPT = 10
@@ -97,21 +97,12 @@ class VacuumReport:
 
     def __str__(self) -> str:
         did = "would remove" if self.dry_run else "removed"
-        rows = [(did, tally) for tally in self.removed] + [("left", tally) for tally in self.left]
-        lines = _table(
-            ("", "files", "bytes", "what", "for example"),
-            [
-                (
-                    verb,
-                    f"{tally.files:,}",
-                    f"{tally.size_bytes:,}",
-                    tally.what,
-                    tally.paths[0] if tally.paths else "",
-                )
-                for verb, tally in rows
-            ],
-            right=(1, 2),
-        )
+        rows = [
+            (action, f"{one.files:,}", f"{one.size_bytes:,}", one.what, "".join(one.paths[:1]))
+            for action, tallies in ((did, self.removed), ("left", self.left))
+            for one in tallies
+        ]
+        lines = [*laid_out(("", "files", "bytes", "what", "for example"), rows, right=(1, 2))]
         title = f"vacuum of {self.dataset}" + (" (dry run)" if self.dry_run else "")
         if self.folders_removed:
             lines.append(f"empty folders removed: {self.folders_removed:,}")
@@ -235,21 +226,4 @@ class VerifyReport:
         if self.ok:
             return title
         rows = [(d.path, d.what, d.expected, d.found) for d in self.differences]
-        return "\n".join([title, *_table(("file", "what", "expected", "found"), rows)])
-
-
-def _table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
-) -> list[str]:
-    lines = [headers, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
-
-    def laid_out(cells: Sequence[str]) -> str:
-        fitted = [
-            cell.rjust(width) if position in right else cell.ljust(width)
-            for position, (cell, width) in enumerate(zip(cells, widths))
-        ]
-        return "  ".join(fitted).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    return [laid_out(headers), rule, *(laid_out(line) for line in lines[1:])]
+        return "\n".join([title, *laid_out(("file", "what", "expected", "found"), rows)])

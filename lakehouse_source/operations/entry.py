@@ -1,32 +1,25 @@
-"""Pure. An entry of the list of operations, and what a door gives to it."""
+"""Pure. How an operation is declared, as one function, and what a door gives to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from inspect import Parameter as Argument
+from inspect import cleandoc, signature
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, get_args
+
+from lakehouse_source.result_tables import Column, Type
 
 if TYPE_CHECKING:  # PyArrow takes longer to import than help takes to show
     from lakehouse_source.catalog.qualified_names import QualifiedName
     from lakehouse_source.dataset import Dataset
     from lakehouse_source.datasets import DatasetCatalog
     from lakehouse_source.read.address import Address
-
-
-class Type(Enum):
-    """The types of parameters and of columns, which each door translates."""
-
-    TEXT = "text"
-    FLAG = "true or false"
-    INT = "integer of 32 bits"
-    LONG = "integer of 64 bits"
-    DOUBLE = "number"
-    TIMESTAMP = "time with a zone, in microseconds"
-    TEXTS = "list of texts"
-    LONGS = "list of integers of 64 bits"
-    JSON = "a value that JSON holds"
 
 
 class Subject(Enum):
@@ -48,15 +41,6 @@ class Parameter:
     comment: str
     default: str | bool | float | None = None
     required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of an operation's rows."""
-
-    name: str
-    type: Type
-    comment: str
 
 
 class Target(Protocol):
@@ -109,7 +93,7 @@ class Call:
         return Dataset(self.target.address())
 
 
-Rows = Iterable[Sequence[Any]]
+Rows = Iterable[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +111,75 @@ class Operation:
     parameters: tuple[Parameter, ...]
     columns: tuple[Column, ...]
     run: Callable[[Call], Rows]
-    subject: Subject = Subject.DATASET
+    subject: Subject
     changes_rows: bool = False
     is_called: bool = True
     told: Callable[[Call], str] | None = None
     write_page: Callable[[Call, str], None] | None = None
 
 
-TABLE = Parameter("table", Type.TEXT, "the table's name, or its path or URI", required=True)
+# All operations that were declared. `listing` has them by name.
+DECLARED: list[Operation] = []
+_TYPES: Mapping[Any, Type] = {
+    str: Type.TEXT,
+    bool: Type.FLAG,
+    int: Type.LONG,
+    float: Type.DOUBLE,
+    datetime: Type.TIMESTAMP,
+    list[str]: Type.TEXTS,
+}
+
+
+def operation(*columns: Column, **choices: Any) -> Callable[[Callable[..., object]], Operation]:
+    """Make an operation of the function that does its work.
+
+    The first parameter is the call: its annotation names the subject and says what it is (`Table`);
+    a plain `Call` is about the catalog. The annotation of each other parameter has the type and a
+    comment; where None is the default, the verb's own default is taken. The module must not
+    postpone annotations. The function returns rows, or one value with an attribute for each
+    column; a row is a sequence, or a mapping by the names of columns. `choices` are the other
+    fields of `Operation`.
+    """
+
+    def declare(work: Callable[..., object]) -> Operation:
+        first, *others = signature(work).parameters.values()
+        subject, *comment = get_args(first.annotation)[1:] or (Subject.NONE,)
+        about = [Parameter(first.name, Type.TEXT, one, required=True) for one in comment]
+
+        def run(call: Call) -> Iterator[Sequence[Any]]:
+            found = work(call, **call.arguments)
+            for row in found if isinstance(found, Iterable) else (found,):
+                if isinstance(row, Sequence):
+                    yield row
+                else:
+                    by_name = row.__getitem__ if isinstance(row, Mapping) else partial(getattr, row)
+                    yield [by_name(one.name) for one in columns]
+
+        entry = Operation(
+            name=work.__name__.rstrip("_"),
+            description=" ".join(cleandoc(work.__doc__ or "").split()),
+            parameters=(*about, *map(_parameter, others)),
+            columns=columns,
+            run=run,
+            subject=subject,
+            **choices,
+        )
+        DECLARED.append(entry)
+        return entry
+
+    return declare
+
+
+def _parameter(argument: Argument) -> Parameter:
+    kind, *types, comment = get_args(argument.annotation)
+    if isinstance(kind, UnionType):  # with None
+        kind = get_args(kind)[0]
+    required = argument.default is Argument.empty
+    default = None if required else argument.default
+    return Parameter(argument.name, [*types, _TYPES[kind]][0], comment, default, required)
+
+
+Table = Annotated[Call, Subject.DATASET, "the table's name, or its path or URI"]
 VERSION = Column("version", Type.LONG, "the version that is the newest now")
 WRITTEN = (
     VERSION,

@@ -16,33 +16,44 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.health import health
 from lakehouse_source.read.row_group_decisions import BOUNDS
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.result_tables import (
+    CONSUMERS,
+    HEALTH,
+    HISTORY,
+    REFS,
+    Column,
+    History,
+    Type,
+)
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.json_values import parsed, parsed_object
 
-_TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
-_COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed")
+ARROW_TYPES: Mapping[Type, pa.DataType] = {
+    Type.TEXT: pa.string(),
+    Type.FLAG: pa.bool_(),
+    Type.INT: pa.int32(),
+    Type.LONG: pa.int64(),
+    Type.DOUBLE: pa.float64(),
+    Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Type.TEXTS: pa.list_(pa.string()),
+    Type.LONGS: pa.list_(pa.int64()),
+    Type.MAP: _TEXTS,
+    Type.JSON: pa.string(),
+}
 _LIVE = ("live_files", "live_row_groups", "live_rows", "live_bytes")
+
+
+def _schema(columns: Iterable[Column]) -> pa.Schema:
+    return pa.schema([(one.name, ARROW_TYPES[one.type]) for one in columns])
+
+
 SCHEMAS: Mapping[str, pa.Schema] = {
-    "history": pa.schema(
-        [
-            ("version", pa.int64()),
-            ("timestamp", _TIME),
-            ("operation", pa.string()),
-            *((name, pa.int64()) for name in (*_COUNTS, "live_rows")),
-            ("committed_by", pa.string()),
-            ("committer", _TEXTS),
-            ("metadata", pa.string()),
-            ("write_id", pa.string()),
-            ("txn_app_id", pa.string()),
-            ("txn_version", pa.int64()),
-            ("is_readable", pa.bool_()),
-        ]
-    ),
+    "history": _schema(HISTORY),
     "versions": pa.schema(
         [
             ("version", pa.int64()),
-            ("timestamp", _TIME),
+            ("timestamp", ARROW_TYPES[Type.TIMESTAMP]),
             ("schema_version", pa.int64()),
             *((name, pa.int64()) for name in _LIVE),
             ("tags", pa.list_(pa.string())),
@@ -89,28 +100,9 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("version", pa.int64()),
         ]
     ),
-    "health": pa.schema(
-        [
-            ("measure", pa.string()),
-            ("subject", pa.string()),
-            ("files", pa.int64()),
-            ("size_bytes", pa.int64()),
-            ("value", pa.float64()),
-            ("note", pa.string()),
-        ]
-    ),
-    "refs": pa.schema([("name", pa.string()), ("type", pa.string()), ("version", pa.int64())]),
-    "consumers": pa.schema(
-        [
-            ("name", pa.string()),
-            ("version", pa.int64()),
-            ("versions_behind", pa.int64()),
-            ("created_at", _TIME),
-            ("advanced_at", _TIME),
-            ("expires_at", _TIME),
-            ("is_expired", pa.bool_()),
-        ]
-    ),
+    "health": _schema(HEALTH),
+    "refs": _schema(REFS),
+    "consumers": _schema(CONSUMERS),
 }
 
 
@@ -240,21 +232,11 @@ class Inspection:
 
 
 def _history(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    tagged = set(reader.tags(snapshot.dataset.id).values())
-    for one in reader.transactions(snapshot.dataset.id):
-        yield {
-            "version": one.version,
-            "timestamp": one.timestamp,
-            "operation": one.operation,
-            **{name: one.summary.get(name) for name in (*_COUNTS, "live_rows")},
-            "committed_by": one.committed_by,
-            "committer": list(one.committer.items()),
-            "metadata": json.dumps(dict(one.metadata)),
-            "write_id": one.write_id,
-            "txn_app_id": one.txn_app_id,
-            "txn_version": one.txn_version,
-            "is_readable": one.version >= snapshot.dataset.oldest_version or one.version in tagged,
-        }
+    record = snapshot.dataset
+    tagged = reader.tags(record.id).values()
+    for row in History(reader.transactions(record.id), record.oldest_version, tagged).rows():
+        metadata = json.dumps(dict(row["metadata"]))
+        yield {**row, "committer": list(row["committer"].items()), "metadata": metadata}
 
 
 def _versions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
