@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, islice
@@ -82,6 +82,16 @@ CONSUMERS = (
 )
 
 
+_NO_COUNTS = dict.fromkeys(
+    ("files_added", "files_removed", "rows_added", "rows_removed", "live_rows")
+)
+
+
+def row_of(record: object, names: Iterable[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with these columns: values that are `known`, and else attributes of a record."""
+    return {name: known[name] if name in known else getattr(record, name) for name in names}
+
+
 class History(list["TransactionRecord"]):
     """Committed versions, newest first. `str()` gives a table.
 
@@ -105,10 +115,10 @@ class History(list["TransactionRecord"]):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The commits by the names of `HISTORY`. Old commits lack some counts."""
+        names = [column.name for column in HISTORY]
         for one in self:
-            known = {**one.summary, "is_readable": self.is_readable(one)}
-            names = (column.name for column in HISTORY)
-            yield {name: known.get(name, getattr(one, name, None)) for name in names}
+            known = {**_NO_COUNTS, **one.summary, "is_readable": self.is_readable(one)}
+            yield row_of(one, names, known)
 
     def __str__(self) -> str:
         titles = ("version", "timestamp (UTC)", "operation", "files", "rows", "live rows", "by")

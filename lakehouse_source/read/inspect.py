@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from lakehouse_source.result_tables import (
     Column,
     History,
     Type,
+    row_of,
 )
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.json_values import parsed, parsed_object
@@ -106,6 +106,10 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 }
 
 
+# Records, each with the values of a row that are not its attributes.
+_Rows: TypeAlias = Iterable[tuple[object, Mapping[str, Any]]]
+
+
 class Inspection:
     """The metadata tables of a dataset, each a `pa.Table`. Paths are relative to its URI.
 
@@ -129,7 +133,7 @@ class Inspection:
         >>> dataset.inspect.table("refs").num_rows
         1
         """
-        tables: Mapping[str, Callable[[CatalogReader, Snapshot], Iterable[dict[str, Any]]]] = {
+        tables: Mapping[str, Callable[[CatalogReader, Snapshot], _Rows]] = {
             "history": _history,
             "versions": _versions,
             "files": _files,
@@ -144,8 +148,12 @@ class Inspection:
             raise InvalidOptionError(
                 option="table", value=name, reason="is not a metadata table.", known=SCHEMAS
             )
-        with self._opened(version) as (reader, snapshot):
-            return pa.Table.from_pylist(list(tables[name](reader, snapshot)), SCHEMAS[name])
+        names = SCHEMAS[name].names
+        wanted = self._seen if version is None else version
+        with self._address.open() as catalog, catalog.read() as reader:
+            found = tables[name](reader, self._address.snapshot(catalog, reader, wanted))
+            rows = [row_of(record, names, known) for record, known in found]
+        return pa.Table.from_pylist(rows, SCHEMAS[name])
 
     def history(self) -> pa.Table:
         """Every commit, newest first; `is_readable` is false where it was expired.
@@ -224,58 +232,52 @@ class Inspection:
         """
         return self.table("consumers")
 
-    @contextmanager
-    def _opened(self, version: int | str | None) -> Iterator[tuple[CatalogReader, Snapshot]]:
-        wanted = self._seen if version is None else version
-        with self._address.open() as catalog, catalog.read() as reader:
-            yield reader, self._address.snapshot(catalog, reader, wanted)
 
-
-def _history(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _history(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     record = snapshot.dataset
     tagged = reader.tags(record.id).values()
     for row in History(reader.transactions(record.id), record.oldest_version, tagged).rows():
         metadata = json.dumps(dict(row["metadata"]))
-        yield {**row, "committer": list(row["committer"].items()), "metadata": metadata}
+        yield None, {**row, "committer": list(row["committer"].items()), "metadata": metadata}
 
 
-def _versions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _versions(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     tags: dict[int, list[str]] = {}
     for name, version in reader.tags(snapshot.dataset.id).items():
         tags.setdefault(version, []).append(name)
     for one in reader.transactions(snapshot.dataset.id):
         if one.version >= snapshot.dataset.oldest_version or one.version in tags:
-            yield {
-                "version": one.version,
-                "timestamp": one.timestamp,
-                "schema_version": max(
-                    (v for v in snapshot.file_schemas if v <= one.version), default=None
-                ),
-                **{name: one.summary.get(name) for name in _LIVE},
-                "tags": tags.get(one.version, []),
-            }
+            schemas = (v for v in snapshot.file_schemas if v <= one.version)
+            yield (
+                one,
+                {
+                    **dict.fromkeys(_LIVE),
+                    **one.summary,
+                    "schema_version": max(schemas, default=None),
+                    "tags": tags.get(one.version, []),
+                },
+            )
 
 
-def _files(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _files(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     deleted = _deleted(reader, snapshot)
     files = _live(reader, snapshot)
     checksums = reader.checksums([file.id for file in files])
     for file in files:
         checksum = checksums.get(file.id)
-        yield {
-            "file_path": file.path,
-            "file_size_bytes": file.size_bytes,
-            "row_count": file.row_count,
-            "deleted_rows": deleted.get(file.id, 0),
-            "partitions": _partition_values(snapshot, file),
-            "version": file.version,
-            "schema_version": file.schema_version,
-            "first_row_id": file.first_row_id,
-            "sha256": None if checksum is None else checksum.hex(),
-        }
+        yield (
+            file,
+            {
+                "file_path": file.path,
+                "file_size_bytes": file.size_bytes,
+                "deleted_rows": deleted.get(file.id, 0),
+                "partitions": _partition_values(snapshot, file),
+                "sha256": None if checksum is None else checksum.hex(),
+            },
+        )
 
 
-def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     columns = {leaf.id: ".".join(leaf.path) for leaf in leaves(snapshot.schema)}
     present = {
         version: [leaf for leaf in leaves(schema) if leaf.id in columns]
@@ -287,14 +289,9 @@ def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str,
         groups = reader.row_groups([file.id for file in some])
         for file in some:
             for group in groups[file.id]:
-                yield {
-                    "file_path": file.path,
-                    "row_group": group.index,
-                    "row_count": group.row_count,
-                    "total_byte_size": group.total_byte_size,
-                    "compressed_byte_size": group.compressed_byte_size,
-                    "bounds": list(_bounds(group, present[file.schema_version], columns)),
-                }
+                bounds = list(_bounds(group, present[file.schema_version], columns))
+                known = {"file_path": file.path, "row_group": group.index, "bounds": bounds}
+                yield group, known
 
 
 def _bounds(
@@ -317,7 +314,7 @@ def _bounds(
             )
 
 
-def _partitions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _partitions(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     deleted = _deleted(reader, snapshot)
     found: dict[tuple[tuple[str, str | None], ...], list[int]] = {}
     for file in _live(reader, snapshot):
@@ -325,55 +322,38 @@ def _partitions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str,
         counts[0] += 1
         counts[1] += file.row_count - deleted.get(file.id, 0)
         counts[2] += file.size_bytes
-    for values, (files, rows, size_bytes) in found.items():
-        yield {
-            "partitions": list(values),
-            "files": files,
-            "rows": rows,
-            "file_size_bytes": size_bytes,
-        }
+    for values, counts in found.items():
+        yield None, dict(zip(SCHEMAS["partitions"].names, (list(values), *counts)))
 
 
-def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     paths = {file.id: file.path for file in _live(reader, snapshot)}
     for one in reader.all_vectors(snapshot.dataset.id, snapshot.version):
         if one.file_id in paths:
-            yield {
-                "file_path": paths[one.file_id],
-                "vector_path": one.vector.path,
-                "offset": one.vector.offset,
-                "length": one.vector.length,
-                "cardinality": one.vector.cardinality,
-                "version": one.version,
-            }
+            known = {"file_path": paths[one.file_id], "vector_path": one.vector.path}
+            yield one.vector, {**known, "version": one.version}
 
 
-def _health(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _health(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     names = SCHEMAS["health"].names
     for row in health(reader, snapshot).table():
-        yield dict(zip(names, row))
+        yield None, dict(zip(names, row))
 
 
-def _refs(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    yield {"name": "main", "type": "BRANCH", "version": snapshot.dataset.current_version}
+def _refs(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
+    version = snapshot.dataset.current_version
+    yield None, {"name": "main", "type": "BRANCH", "version": version}
     for branch in reader.branches(snapshot.dataset.id).values():
-        yield {"name": branch.name, "type": "BRANCH", "version": branch.version}
+        yield branch, {"type": "BRANCH"}
     for name, version in reader.tags(snapshot.dataset.id).items():
-        yield {"name": name, "type": "TAG", "version": version}
+        yield None, {"name": name, "type": "TAG", "version": version}
 
 
-def _consumers(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _consumers(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     now = reader.now()
     for one in reader.consumers(snapshot.dataset.id).values():
-        yield {
-            "name": one.name,
-            "version": one.version,
-            "versions_behind": snapshot.dataset.current_version - one.version,
-            "created_at": one.created_at,
-            "advanced_at": one.advanced_at,
-            "expires_at": one.expires_at,
-            "is_expired": one.expires_at <= now,
-        }
+        behind = snapshot.dataset.current_version - one.version
+        yield one, {"versions_behind": behind, "is_expired": one.expires_at <= now}
 
 
 def _live(reader: CatalogReader, snapshot: Snapshot) -> list[FileRecord]:
