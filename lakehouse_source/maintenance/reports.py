@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from lakehouse_source.model import CompactionResult
 from lakehouse_source.result_tables import laid_out
@@ -15,17 +16,16 @@ PATHS_KEPT = 10
 class ExpiryReport:
     """Versions that were expired, and the files that only they contained.
 
-    `expired` are the version numbers; `oldest_version` to `newest_version` can be read.
     `files` and `size_bytes` count files that vacuum deletes once its retention has passed.
     `consumers` names the consumers that keep versions which the limits would expire.
     """
 
     dataset: str
-    expired: tuple[int, ...]
-    oldest_version: int
-    newest_version: int
-    files: int
-    size_bytes: int
+    expired: Annotated[tuple[int, ...], "the versions that were expired"]
+    oldest_version: Annotated[int, "the oldest version that can be read"]
+    newest_version: Annotated[int, "the newest version"]
+    files: Annotated[int, "files that only expired versions have"]
+    size_bytes: Annotated[int, "bytes of these files"]
     consumers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -139,19 +139,17 @@ class CatalogVacuumReport:
 class ErasureReport:
     """What an erasure removed, and what it could not.
 
-    `version` is the newest version now. `rows` counts rows by their identity: a row that was in
-    several files, or is changed on a branch, counts once for the dataset and once for the branch.
-    `files_removed` counts all files that were deleted, `notes_changed` the commits in whose
-    `commit_metadata` a text of the condition stood. `left` says where values may still be.
+    `rows` counts rows by their identity: a row that was in several files, or is changed on a
+    branch, counts once for the dataset and once for the branch.
     """
 
     dataset: str
-    version: int
-    rows: int
-    files_rewritten: int
-    files_removed: int
-    notes_changed: int = 0
-    left: tuple[str, ...] = ()
+    version: Annotated[int, "the version that is the newest now"]
+    rows: Annotated[int, "rows that were erased"]
+    files_rewritten: Annotated[int, "files that were rewritten without them"]
+    files_removed: Annotated[int, "files that were deleted"]
+    notes_changed: Annotated[int, "commits in whose metadata a text of the condition was"] = 0
+    left: Annotated[tuple[str, ...], "where values may still be"] = ()
 
     def __str__(self) -> str:
         title = (

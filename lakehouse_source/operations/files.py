@@ -3,14 +3,14 @@
 from typing import Annotated, Any
 
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
-from lakehouse_source.operations.entry import WRITTEN, Call, Rows, Subject, Table, operation
+from lakehouse_source.operations.entry import Call, Rows, Subject, Table, operation
 from lakehouse_source.result_tables import Column, Type
 
 _Partitioning = Annotated[str, "'hive': folders are named key=value; 'none': without meaning"]
 _SchemaMerge = Annotated[bool, "add columns, and promote types"]
 
 
-@operation(*WRITTEN, changes_rows=True)
+@operation("model.WriteResult", changes_rows=True)
 def add_files(
     table: Table,
     path: Annotated[str | None, "a file or a folder"] = None,
@@ -84,7 +84,7 @@ def files(
 
 
 @operation(
-    *WRITTEN,
+    "model.WriteResult",
     Column("inferred", Type.JSON, "the types that were chosen by values, by column"),
     changes_rows=True,
     is_called=False,

@@ -17,13 +17,7 @@ _RewriteDeleted = Annotated[bool, "rewrite every file that has deleted rows, wit
 _ShortRetention = Annotated[bool, "allow ages below one hour"]
 
 
-@operation(
-    VERSION,
-    Column("files_removed", Type.LONG, "files whose rows were rewritten"),
-    Column("files_added", Type.LONG, "files with these rows"),
-    Column("bytes_removed", Type.LONG, "bytes of the files that were removed"),
-    Column("bytes_added", Type.LONG, "bytes that were written"),
-)
+@operation("model.CompactionResult")
 def cluster(
     table: Table,
     max_bytes: Annotated[int | None, "stop before more bytes than these are rewritten"] = None,
@@ -56,15 +50,7 @@ def compact(
     return table.dataset().compact(**table.arguments)
 
 
-@operation(
-    VERSION,
-    Column("rows", Type.LONG, "rows that were erased"),
-    Column("files_rewritten", Type.LONG, "files that were rewritten without them"),
-    Column("files_removed", Type.LONG, "files that were deleted"),
-    Column("notes_changed", Type.LONG, "commits in whose metadata a text of the condition was"),
-    Column("left", Type.TEXTS, "where values may still be"),
-    changes_rows=True,
-)
+@operation("maintenance.reports.ErasureReport", changes_rows=True)
 def erase(
     table: Table,
     where: Annotated[str, "which rows, as SQL: in any version that can be read"],
@@ -76,13 +62,7 @@ def erase(
     return table.dataset().erase(**table.arguments)
 
 
-@operation(
-    Column("expired", Type.LONGS, "the versions that were expired"),
-    Column("oldest_version", Type.LONG, "the oldest version that can be read"),
-    Column("newest_version", Type.LONG, "the newest version"),
-    Column("files", Type.LONG, "files that only expired versions have"),
-    Column("size_bytes", Type.LONG, "bytes of these files"),
-)
+@operation("maintenance.reports.ExpiryReport")
 def expire_versions(
     table: Table,
     keep_seconds: Annotated[

@@ -20,22 +20,7 @@ def _pruning(call: Call, details: bool = False) -> "Pruning":
     return scan.explain(details=details)
 
 
-@operation(
-    Column("version", Type.LONG, "the version that a scan reads"),
-    Column("predicate", Type.TEXT, "the condition, as plake understood it"),
-    Column("files_total", Type.LONG, "files of the version"),
-    Column("files_read", Type.LONG, "files that may hold a matching row"),
-    Column("files_pruned_by_partition", Type.LONG, "files that their partition values rule out"),
-    Column("files_pruned_by_statistics", Type.LONG, "files that their statistics rule out"),
-    Column("row_groups_total", Type.LONG, "row groups of the version"),
-    Column("row_groups_read", Type.LONG, "row groups that may hold a matching row"),
-    Column("rows_total", Type.LONG, "rows of the version"),
-    Column("rows_read", Type.LONG, "rows of the row groups to read"),
-    Column("rows_deleted", Type.LONG, "rows of the files to read that are deleted"),
-    Column("bytes_total", Type.LONG, "bytes of the version's files"),
-    Column("bytes_read", Type.LONG, "bytes of the columns and row groups to read"),
-    write_page=lambda table, path: _pruning(table).to_html(path),
-)
+@operation("read.plan.Pruning", write_page=lambda table, path: _pruning(table).to_html(path))
 def explain(
     table: Table, where: _Where = None, columns: _Columns = None, version: _Version = None
 ) -> object:

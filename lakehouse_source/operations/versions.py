@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from lakehouse_source.operations.entry import VERSION, WRITTEN, Rows, Table, operation
+from lakehouse_source.operations.entry import VERSION, Rows, Table, operation
 from lakehouse_source.result_tables import CONSUMERS, HISTORY, REFS, Column, History, Type
 
 _Branch = Annotated[str, "the branch"]
@@ -134,7 +134,7 @@ def refs(table: Table) -> Any:
 
 
 @operation(
-    *WRITTEN,
+    "model.WriteResult",
     Column("rows_added", Type.LONG, "rows that came back"),
     Column("rows_removed", Type.LONG, "rows that were taken out"),
     Column("files_removed", Type.LONG, "files that were taken out"),
