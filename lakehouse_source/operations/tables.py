@@ -1,6 +1,6 @@
 """Verb. Operations that list, describe, make and name datasets."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.operations.entry import Call, Rows, Subject, Table, operation
@@ -93,28 +93,24 @@ def create(
 ) -> Rows:
     """Makes an empty dataset, under a name in the catalog or at a path."""
     schema = _schema(columns, like)
+    given: dict[str, Any] = {"partition_by": partition_by, "location": location, "comment": comment}
+    options = {name: value for name, value in given.items() if value is not None}
     if not table.target.is_path:
         with table.target.names() as catalog:
-            made = catalog.create_dataset(
-                table.target.name(),
-                schema,
-                partition_by=partition_by,
-                location=location,
-                comment=comment,
-            )
+            made = catalog.create_dataset(table.target.name(), schema, **options)
             yield made.uri, made.version
         return
     from lakehouse_source.functions import write_at
     from lakehouse_source.write.rows.stage import write_options
 
-    for name, value in (("location", location), ("comment", comment)):
-        if value is not None:
+    for name in ("location", "comment"):
+        if name in options:
             raise InvalidOptionError(
                 option=name, reason="is for datasets with a name, and this is a path."
             )
     address = table.target.address()
-    options = write_options(mode="error", partition_by=partition_by)
-    yield address.uri, write_at(address, schema.empty_table(), options).version
+    checked = write_options(mode="error", **options)
+    yield address.uri, write_at(address, schema.empty_table(), checked).version
 
 
 def _schema(columns: list[str] | None, like: str | None) -> "pa.Schema":
