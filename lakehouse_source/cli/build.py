@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import wraps
@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from lakehouse_source.cli.commands import Command
+from lakehouse_source.cli.commands import Command, Flag
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.cli.target import Given
 from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
@@ -217,6 +217,37 @@ def _option(parameter: Parameter, spec: Command) -> Callable[[Any], Any]:
     )
 
 
+def _given(spec: Command, operation: Operation, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that were given for parameters of an operation."""
+    types = {one.name: one.type for one in operation.parameters}
+    found = {}
+    for name, value in values.items():
+        if types[name] is Type.TEXTS:
+            value = listed(value) if name in spec.split else list(value)
+            value = value or None
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _chosen(
+    spec: Command, operation: Operation, arguments: dict[str, Any], flags: Sequence[Flag]
+) -> tuple[Operation, dict[str, Any], str | None]:
+    """The operation that runs, its arguments, and the question before it."""
+    asks = spec.asks
+    if flags:
+        operation, asks = OPERATIONS[flags[0].operation], flags[0].asks
+        required = {one.name for one in operation.parameters[2:] if one.required}
+        if len(flags) > 1 or not required <= arguments.keys():
+            raise click.UsageError(spec.misused)
+    if spec.lists and not any(name in arguments for name in spec.needs):
+        return OPERATIONS[spec.lists], {}, None
+    if "name" in arguments:  # whatever it is the name of
+        arguments[operation.parameters[1].name] = arguments.pop("name")
+    known = {one.name for one in operation.parameters}
+    return operation, {key: arguments[key] for key in arguments if key in known}, asks
+
+
 def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, Any]) -> None:
     yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
     html = values.pop("html", None)
@@ -229,31 +260,12 @@ def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, An
     if operation.subject is not Subject.NONE:
         subject = values.pop(operation.parameters[0].name)
     target = asked.target(subject, creates=operation.subject is Subject.NEW)
-    types = {one.name: one.type for one in operation.parameters}
-    arguments = {}
-    for name, value in values.items():
-        if types[name] is Type.TEXTS:
-            value = listed(value) if name in spec.split else list(value)
-            value = value or None
-        if value is not None:
-            arguments[name] = value
-    asks, kind = spec.asks, None
-    if flags:
-        operation, asks = OPERATIONS[flags[0].operation], flags[0].asks
-        required = {one.name for one in operation.parameters[2:] if one.required}
-        if len(flags) > 1 or not required <= {*arguments}:
-            raise click.UsageError(spec.misused)
-    if spec.lists and not any(name in arguments for name in spec.needs):
-        operation, asks, kind = OPERATIONS[spec.lists], None, spec.kind
-        arguments = {}
-    if "name" in arguments:  # whatever it is the name of
-        arguments[operation.parameters[1].name] = arguments.pop("name")
-    known = {one.name for one in operation.parameters}
-    arguments = {name: value for name, value in arguments.items() if name in known}
+    operation, arguments, asks = _chosen(spec, operation, _given(spec, operation, values), flags)
     call = Call(target, arguments, False if asked.quiet else None)
     names = [column.name for column in operation.columns]
     if asks is not None and not arguments.get("dry_run", False):
-        if not yes and sys.stdin.isatty() and "dry_run" in types:
+        can_try = any(one.name == "dry_run" for one in operation.parameters)
+        if can_try and not yes and sys.stdin.isatty():
             would = operation.run(Call(target, {**arguments, "dry_run": True}, False))
             write_rows(names, list(would), "table", to=sys.stderr)
         confirm(asks.format(**arguments), yes)
@@ -265,8 +277,8 @@ def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, An
         click.echo("\n".join(map(visible, operation.told(call).splitlines())))
         return
     rows = [tuple(row) for row in operation.run(call)]
-    if kind is not None:
-        rows = [row for row in rows if row[names.index("type")] == kind]
+    if operation.name == "refs":
+        rows = [row for row in rows if row[names.index("type")] == spec.kind]
     write_rows(names, rows, asked.output, upright=spec.upright and not flags)
     if spec.done is not None:
         click.echo(spec.done, err=True)

@@ -259,7 +259,7 @@ def _plain(operation: Operation) -> Command:
     return Command(f"plake {operation.name.replace('_', '-')}{subject}")
 
 
-# Columns of the search index are chosen by CALL only.
+# `plake properties --set index_columns=…` chooses columns of the search index.
 _LEFT = _NAMED | {"set_index_columns"}
 COMMANDS = CHOSEN | _by_name(
     *(_plain(one) for name, one in OPERATIONS.items() if name not in _LEFT)
