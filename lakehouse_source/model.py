@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -108,9 +108,7 @@ class FileMetadata:
 class WriteResult:
     """What a write committed.
 
-    `version` is the dataset's new version and `schema_version` the version at which its
-    schema came into force. `files` and `row_count` count the files and rows that the write
-    added; `metadata` has one entry per file. `skipped`: nothing was committed, because the
+    `metadata` has one entry per file. `skipped`: nothing was committed, because the
     application committed this idempotency pair, or a higher number, as `version` before; the
     rest is empty. After a restore, `pairs_left` has the highest number of each application that
     wrote what was taken back: writes up to that number are skipped. After a write of rows,
@@ -123,10 +121,10 @@ class WriteResult:
     4
     """
 
-    version: int
-    files: int
-    row_count: int
-    schema_version: int
+    version: Annotated[int, "the version that is the newest now"]
+    files: Annotated[int, "files that the version added"]
+    row_count: Annotated[int, "rows that the version added"]
+    schema_version: Annotated[int, "the version at which the schema came into force"]
     metadata: tuple[FileMetadata, ...] = field(repr=False, default=())
     write_id: str = field(repr=False, compare=False, default="")
     summary: Mapping[str, int] = field(repr=False, compare=False, default_factory=dict)
@@ -168,18 +166,18 @@ class ChangeResult:
 class CompactionResult:
     """What a compaction did.
 
-    `version` is the dataset's new version, or the old one where nothing was to be done.
+    Where nothing was to be done, `version` is the old one.
 
     >>> more = lake.write_dataset({"month": [1], "carrier": ["B6"], "miles": [9]}, dataset.uri)
     >>> dataset.compact()
     CompactionResult(version=3, files_removed=2, files_added=1, bytes_removed=..., ...)
     """
 
-    version: int
-    files_removed: int = 0
-    files_added: int = 0
-    bytes_removed: int = 0
-    bytes_added: int = 0
+    version: Annotated[int, "the version that is the newest now"]
+    files_removed: Annotated[int, "files whose rows were rewritten"] = 0
+    files_added: Annotated[int, "files with these rows"] = 0
+    bytes_removed: Annotated[int, "bytes of the files that were removed"] = 0
+    bytes_added: Annotated[int, "bytes that were written"] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ PACKAGE = Path(lakehouse_source.__file__).parent
 FLOORS = (
     ("errors", "properties"),
     ("model",),
-    ("arguments", "history", "schema"),
+    ("arguments", "result_tables", "schema"),
     ("streaming",),
     ("language", "deletion"),
     ("layout", "pictures", "pruning"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import wraps
 from io import StringIO
@@ -13,12 +13,13 @@ from typing import Any
 
 import click
 
-from lakehouse_source.cli.commands import Command
+from lakehouse_source.cli.commands import Command, Flag
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.cli.target import Given
-from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject, Type
+from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.pictures.markup import visible
+from lakehouse_source.result_tables import Type
 
 FOUND_SOMETHING = 3
 
@@ -66,27 +67,6 @@ class Asked:
                 raise click.UsageError("--storage must be NAME=VALUE.")
             options[name] = value
         return Given(text, self.catalog, options, creates)
-
-    def show(
-        self,
-        operation: str,
-        text: str = "",
-        *,
-        of_type: str | None = None,
-        upright: bool = False,
-        **arguments: Any,
-    ) -> None:
-        """Run an operation with the arguments that are not None, and show its rows.
-
-        `of_type`: only those with this value in the column `type`.
-        """
-        entry = OPERATIONS[operation]
-        chosen = {name: value for name, value in arguments.items() if value is not None}
-        rows = entry.run(Call(self.target(text), chosen, False if self.quiet else None))
-        names = [column.name for column in entry.columns]
-        if of_type is not None:
-            rows = [row for row in rows if row[names.index("type")] == of_type]
-        write_rows(names, [tuple(row) for row in rows], self.output, upright=upright)
 
 
 def common(
@@ -158,32 +138,29 @@ def listed(texts: tuple[str, ...]) -> list[str]:
 
 
 def command_of(spec: Command) -> click.Command:
-    """The command of one operation."""
+    """The command of an operation, and of those that run by its flags."""
     operation = OPERATIONS[spec.operation]
     parameters = list(operation.parameters)
     decorators: list[Callable[[Any], Any]] = []
+    if spec.has_source:
+        decorators.append(click.argument("source"))
     if operation.subject is not Subject.NONE:
-        subject = parameters.pop(0)
-        shown = "NAME" if operation.subject is Subject.NAME else "DATASET"
-        shown = "FOLDER" if operation.subject is Subject.FOLDER else shown
-        decorators.append(click.argument(subject.name, metavar=shown))
+        subject = operation.subject.name
+        shown = subject if subject in ("NAME", "FOLDER") else "DATASET"
+        decorators.append(click.argument(parameters.pop(0).name, metavar=shown))
     by_name = {one.name: one for one in parameters}
-    decorators += [_argument(by_name.pop(name)) for name in spec.arguments]
+    decorators += [_argument(by_name.pop(name), spec) for name in spec.arguments]
     if "paths" in spec.arguments:
         by_name.pop("path", None)
-    decorators += [_option(one, one.name in spec.split) for one in by_name.values()]
-    if spec.asks is not None:
+    decorators += [_option(one, spec) for one in by_name.values()]
+    decorators += [_flag(name, flag.help) for name, flag in spec.flags.items()]
+    if spec.asks is not None or any(flag.asks for flag in spec.flags.values()):
         decorators.append(click.option("--yes", "-y", is_flag=True, help="Do not ask."))
-
-    if spec.details is not None:
-        text = "Tell why each row group is read or skipped; a table shows the ten that say most."
-        decorators.append(click.option("--details", is_flag=True, help=text))
     if operation.write_page is not None:
         text = "Also write a page with pictures to a file; an existing file is replaced."
         decorators.append(click.option("--html", metavar="FILE", help=text))
     if spec.checks_if_asked:
-        text = "End with the code 3 where upkeep is worth doing."
-        decorators.append(click.option("--check", is_flag=True, help=text))
+        decorators.append(_flag("check", "End with the code 3 where upkeep is worth doing."))
 
     def run(asked: Asked, **values: Any) -> None:
         _run(spec, operation, asked, values)
@@ -191,74 +168,107 @@ def command_of(spec: Command) -> click.Command:
     function: Any = common()(run)
     for decorator in reversed(decorators):
         function = decorator(function)
-    help_text = f"{operation.description}\n\n\b\nExample:\n  {spec.example}"
-    return click.command(name=spec.name, help=help_text, short_help=_short(operation))(function)
+    help_text = f"{spec.help or operation.description}\n\n\b\nExample:\n  {spec.example}"
+    short = operation.description.partition(". ")[0].rstrip(".")
+    short_help = spec.short_help or (None if spec.help else short)
+    return click.command(name=spec.name, help=help_text, short_help=short_help)(function)
 
 
-def _short(operation: Operation) -> str:
-    return operation.description.partition(". ")[0].rstrip(".")
-
-
-def _argument(parameter: Parameter) -> Callable[[Any], Any]:
-    several = parameter.type is Type.TEXTS
+def _argument(parameter: Parameter, spec: Command) -> Callable[[Any], Any]:
+    name, several = parameter.name.upper(), parameter.type is Type.TEXTS
+    required = (parameter.required or several) and parameter.name not in spec.needs
+    shown = name.removesuffix("S") + "..." if several else name if required else f"[{name}]"
     return click.argument(
         parameter.name,
         type=_TYPES[parameter.type],
         nargs=-1 if several else 1,
-        required=parameter.required or several,
-        metavar=parameter.name.upper().removesuffix("S") + "..."
-        if several
-        else parameter.name.upper()
-        if parameter.required
-        else f"[{parameter.name.upper()}]",
+        required=required,
+        metavar=spec.metavars.get(parameter.name, shown),
     )
 
 
-def _option(parameter: Parameter, is_split: bool) -> Callable[[Any], Any]:
-    name, text = f"--{parameter.name.replace('_', '-')}", parameter.comment
-    text = f"{text[:1].upper()}{text[1:]}."
+def _flag(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(f"--{name.replace('_', '-')}", is_flag=True, help=text)
+
+
+def _option(parameter: Parameter, spec: Command) -> Callable[[Any], Any]:
+    name = f"--{parameter.name.replace('_', '-')}"
+    text = f"{parameter.comment[:1].upper()}{parameter.comment[1:]}."
+    text = spec.texts.get(parameter.name, text)
     if parameter.type is Type.FLAG:
-        if parameter.default is None:
-            return click.option(f"{name}/--no-{name[2:]}", default=None, help=text)
-        return click.option(name, is_flag=True, help=text)
+        if parameter.default is not None:
+            return _flag(parameter.name, text)
+        return click.option(f"{name}/--no-{name[2:]}", default=None, help=text)
     several = parameter.type is Type.TEXTS
     if several:
-        text += " With commas, or repeated." if is_split else " May be repeated."
+        how = "With commas, or" if parameter.name in spec.split else "May be"
+        text += f" {how} repeated."
+    # A default of None would be a value, and no option would be missed.
+    default = parameter.default
+    shown: dict[str, Any] = {} if default is None else {"default": default, "show_default": True}
     return click.option(
         name,
         type=_TYPES[parameter.type],
         multiple=several,
         required=parameter.required,
-        default=None if several else parameter.default,
-        show_default=parameter.default is not None,
+        metavar=spec.metavars.get(parameter.name),
         help=text,
+        **shown,
     )
 
 
-def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, Any]) -> None:
-    yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
-    html, details = values.pop("html", None), values.pop("details", False)
-    if details and spec.details is not None:
-        operation = OPERATIONS[spec.details]
-    subject = ""
-    if operation.subject is not Subject.NONE:
-        subject = values.pop(operation.parameters[0].name)
-    target = asked.target(subject, creates=operation.subject is Subject.NEW)
+def _given(spec: Command, operation: Operation, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that were given for parameters of an operation."""
     types = {one.name: one.type for one in operation.parameters}
-    arguments = {}
+    found = {}
     for name, value in values.items():
         if types[name] is Type.TEXTS:
             value = listed(value) if name in spec.split else list(value)
             value = value or None
         if value is not None:
-            arguments[name] = value
+            found[name] = value
+    return found
+
+
+def _chosen(
+    spec: Command, operation: Operation, arguments: dict[str, Any], flags: Sequence[Flag]
+) -> tuple[Operation, dict[str, Any], str | None]:
+    """The operation that runs, its arguments, and the question before it."""
+    asks = spec.asks
+    if flags:
+        operation, asks = OPERATIONS[flags[0].operation], flags[0].asks
+        required = {one.name for one in operation.parameters[2:] if one.required}
+        if len(flags) > 1 or not required <= arguments.keys():
+            raise click.UsageError(spec.misused)
+    if spec.lists and not any(name in arguments for name in spec.needs):
+        return OPERATIONS[spec.lists], {}, None
+    if "name" in arguments:  # whatever it is the name of
+        arguments[operation.parameters[1].name] = arguments.pop("name")
+    known = {one.name for one in operation.parameters}
+    return operation, {key: arguments[key] for key in arguments if key in known}, asks
+
+
+def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, Any]) -> None:
+    yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
+    html = values.pop("html", None)
+    flags = [flag for name, flag in spec.flags.items() if values.pop(name)]
+    if spec.has_source:
+        if asked.catalog is not None:
+            raise click.UsageError("SOURCE is the catalog: --catalog cannot be given too.")
+        asked = replace(asked, catalog=values.pop("source"))
+    subject = ""
+    if operation.subject is not Subject.NONE:
+        subject = values.pop(operation.parameters[0].name)
+    target = asked.target(subject, creates=operation.subject is Subject.NEW)
+    operation, arguments, asks = _chosen(spec, operation, _given(spec, operation, values), flags)
     call = Call(target, arguments, False if asked.quiet else None)
     names = [column.name for column in operation.columns]
-    if spec.asks is not None and not arguments.get("dry_run", False):
-        if not yes and sys.stdin.isatty() and "dry_run" in types:
+    if asks is not None and not arguments.get("dry_run", False):
+        can_try = any(one.name == "dry_run" for one in operation.parameters)
+        if can_try and not yes and sys.stdin.isatty():
             would = operation.run(Call(target, {**arguments, "dry_run": True}, False))
             write_rows(names, list(would), "table", to=sys.stderr)
-        confirm(spec.asks, yes)
+        confirm(asks.format(**arguments), yes)
     if html is not None and operation.write_page is not None:
         operation.write_page(call, html)
         if not asked.quiet:
@@ -267,6 +277,10 @@ def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, An
         click.echo("\n".join(map(visible, operation.told(call).splitlines())))
         return
     rows = [tuple(row) for row in operation.run(call)]
-    write_rows(names, rows, asked.output, upright=spec.upright and not details)
+    if operation.name == "refs":
+        rows = [row for row in rows if row[names.index("type")] == spec.kind]
+    write_rows(names, rows, asked.output, upright=spec.upright and not flags)
+    if spec.done is not None:
+        click.echo(spec.done, err=True)
     if checks and any(spec.finds(dict(zip(names, row))) for row in rows if spec.finds):
         raise click.exceptions.Exit(FOUND_SOMETHING)

@@ -9,34 +9,38 @@ import click
 
 from lakehouse_source import __version__
 from lakehouse_source.cli.build import command_of
-from lakehouse_source.cli.commands import COMMANDS
+from lakehouse_source.cli.commands import CATALOG, COMMANDS
 
 # The modules of commands that are not just one operation; in its module, a function has the name of
 # the command.
 _OWN = {
-    "branch": "refs",
-    "catalog": "catalogs",
     "changes": "rows",
-    "consumer": "refs",
     "completion": "completion",
     "doctor": "doctor",
-    "properties": "refs",
     "scan": "rows",
     "serve": "serve",
     "sql": "sql",
-    "tag": "refs",
 }
+
+
+def _catalog() -> click.Group:
+    text = "Describe, back up or copy a whole catalog"
+    shown = f"{text}.\n\n\b\nExample:\n  {CATALOG['copy'].example}"
+    commands = [command_of(one) for one in CATALOG.values()]
+    return click.Group("catalog", commands, help=shown, short_help=text)
 
 
 class Lazy(click.Group):
     """A group that imports the module of a command when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*COMMANDS, *_OWN])
+        return sorted([*COMMANDS, *_OWN, "catalog"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
             return command_of(COMMANDS[cmd_name])
+        if cmd_name == "catalog":
+            return _catalog()
         if cmd_name not in _OWN:
             return None
         module = import_module(f"lakehouse_source.cli.{_OWN[cmd_name]}")

@@ -17,6 +17,7 @@ from math import isfinite, isnan
 from typing import Any, TextIO
 
 from lakehouse_source.pictures.markup import UNSAFE, visible
+from lakehouse_source.result_tables import laid_out
 
 Row = Sequence[Any]
 # Rows after which the widths of a table are fixed.
@@ -119,25 +120,14 @@ def _table(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     left = iter(rows)
     first = list(islice(left, _MEASURED_ROWS))
     right = [
-        all(isinstance(row[i], (int, float, type(None))) for row in first)
-        for i in range(len(names))
+        position
+        for position in range(len(names))
+        if all(isinstance(row[position], (int, float, type(None))) for row in first)
     ]
     cells = (tuple(visible(_text(cell, "NULL")) for cell in row) for row in chain(first, left))
     titles = [visible(name) for name in names]
-    measured = [titles, *islice(cells, len(first))]
-    widths = [min(_WIDEST, max(len(row[i]) for row in measured)) for i in range(len(names))]
-
-    def laid_out(row: Sequence[str]) -> str:
-        fitted = (
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(row, widths, right)
-        )
-        return "  ".join(fitted).rstrip() + "\n"
-
-    yield laid_out(titles)
-    yield laid_out(["-" * width for width in widths])
-    for row in chain(measured[1:], cells):
-        yield laid_out(row)
+    for line in laid_out(titles, cells, right, measured=_MEASURED_ROWS, widest=_WIDEST):
+        yield f"{line}\n"
 
 
 def _upright(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +43,8 @@ def scan(
     where: str | None,
     columns: tuple[str, ...],
     limit: int | None,
-    version: str | None,
-    timestamp: datetime | None,
     to: str | None,
+    **at: Any,
 ) -> None:
     """Show the rows that match a condition, or write them to a file.
 
@@ -55,8 +53,9 @@ def scan(
       plake scan flights --where "month = 3" --columns carrier,dep_delay --limit 10
     """
     opened = asked.target(dataset).dataset()
-    found = opened.scan(where, listed(columns) or None, version, timestamp, limit=limit)
-    schema = opened.scan(None, listed(columns) or None, version, timestamp).head(0).schema
+    names = listed(columns) or None
+    found = opened.scan(where, names, limit=limit, **at)
+    schema = opened.scan(None, names, **at).head(0).schema
     write_batches(schema, found.to_batches(), asked, to)
 
 
@@ -75,11 +74,10 @@ def changes(
     dataset: str,
     start: str,
     end: str | None,
-    where: str | None,
     columns: tuple[str, ...],
     limit: int | None,
-    net: bool,
     to: str | None,
+    **how: Any,
 ) -> None:
     """Show the rows that commits inserted, updated and deleted.
 
@@ -88,13 +86,8 @@ def changes(
       plake changes flights --start 2 --columns carrier --output jsonl
     """
     opened = asked.target(dataset).dataset()
-    found = opened.changes(
-        _bound(start),
-        None if end is None else _bound(end),
-        where=where,
-        columns=listed(columns) or None,
-        net=net,
-    )
+    last = None if end is None else _bound(end)
+    found = opened.changes(_bound(start), last, columns=listed(columns) or None, **how)
     write_batches(found.schema, _first(found.to_batches(), limit), asked, to)
 
 

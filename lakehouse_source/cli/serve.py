@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 import click
 
@@ -19,6 +20,7 @@ _VARIABLE = "PLAKE_CATALOG"
 @click.option("--token", metavar="env:NAME", help="The variable with the token that clients give.")
 @click.option(
     "--allowed-host",
+    "allowed_hosts",
     multiple=True,
     metavar="NAME",
     help="A name by which clients may call this machine. Repeatable. Default: localhost without a "
@@ -44,18 +46,7 @@ _VARIABLE = "PLAKE_CATALOG"
     show_default=True,
     help="How many of the newest versions can be read without a tag.",
 )
-def serve(
-    catalog: str | None,
-    host: str,
-    port: int,
-    token: str | None,
-    allowed_host: tuple[str, ...],
-    tls_cert: str | None,
-    tls_key: str | None,
-    storage: tuple[str, ...],
-    vend_credentials: tuple[str, ...],
-    newest_versions: int,
-) -> None:
+def serve(catalog: str | None, **settings: Any) -> None:
     """Serve the named datasets of a catalog as a REST catalog of Iceberg, to be read.
 
     Without a token it listens on this machine only.
@@ -72,16 +63,6 @@ def serve(
             option="catalog", reason=f"is missing: give --catalog, or set {_VARIABLE}."
         )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    click.echo(f"serving on {'https' if tls_cert else 'http'}://{host}:{port}", err=True)
-    run(
-        url,
-        host=host,
-        port=port,
-        token=token,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        storage=storage,
-        vend_credentials=vend_credentials,
-        newest_versions=newest_versions,
-        allowed_hosts=allowed_host,
-    )
+    protocol = "https" if settings["tls_cert"] else "http"
+    click.echo(f"serving on {protocol}://{settings['host']}:{settings['port']}", err=True)
+    run(url, **settings)

@@ -13,7 +13,6 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names, text, whole_number
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.errors import InvalidOptionError, PlakeError
-from lakehouse_source.history import History
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileRecord
 from lakehouse_source.read.address import Address
@@ -24,6 +23,7 @@ from lakehouse_source.read.read_changes import read_changes
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.read.suggest_layout import LayoutAdvice, suggest_layout
+from lakehouse_source.result_tables import History
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.streaming import Rules

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from lakehouse_source.model import CompactionResult
+from lakehouse_source.result_tables import laid_out
 
 # How many paths a report keeps of each kind of file, as examples.
 PATHS_KEPT = 10
@@ -15,17 +16,16 @@ PATHS_KEPT = 10
 class ExpiryReport:
     """Versions that were expired, and the files that only they contained.
 
-    `expired` are the version numbers; `oldest_version` to `newest_version` can be read.
     `files` and `size_bytes` count files that vacuum deletes once its retention has passed.
     `consumers` names the consumers that keep versions which the limits would expire.
     """
 
     dataset: str
-    expired: tuple[int, ...]
-    oldest_version: int
-    newest_version: int
-    files: int
-    size_bytes: int
+    expired: Annotated[tuple[int, ...], "the versions that were expired"]
+    oldest_version: Annotated[int, "the oldest version that can be read"]
+    newest_version: Annotated[int, "the newest version"]
+    files: Annotated[int, "files that only expired versions have"]
+    size_bytes: Annotated[int, "bytes of these files"]
     consumers: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -97,21 +97,12 @@ class VacuumReport:
 
     def __str__(self) -> str:
         did = "would remove" if self.dry_run else "removed"
-        rows = [(did, tally) for tally in self.removed] + [("left", tally) for tally in self.left]
-        lines = _table(
-            ("", "files", "bytes", "what", "for example"),
-            [
-                (
-                    verb,
-                    f"{tally.files:,}",
-                    f"{tally.size_bytes:,}",
-                    tally.what,
-                    tally.paths[0] if tally.paths else "",
-                )
-                for verb, tally in rows
-            ],
-            right=(1, 2),
-        )
+        rows = [
+            (action, f"{one.files:,}", f"{one.size_bytes:,}", one.what, "".join(one.paths[:1]))
+            for action, tallies in ((did, self.removed), ("left", self.left))
+            for one in tallies
+        ]
+        lines = [*laid_out(("", "files", "bytes", "what", "for example"), rows, right=(1, 2))]
         title = f"vacuum of {self.dataset}" + (" (dry run)" if self.dry_run else "")
         if self.folders_removed:
             lines.append(f"empty folders removed: {self.folders_removed:,}")
@@ -148,19 +139,17 @@ class CatalogVacuumReport:
 class ErasureReport:
     """What an erasure removed, and what it could not.
 
-    `version` is the newest version now. `rows` counts rows by their identity: a row that was in
-    several files, or is changed on a branch, counts once for the dataset and once for the branch.
-    `files_removed` counts all files that were deleted, `notes_changed` the commits in whose
-    `commit_metadata` a text of the condition stood. `left` says where values may still be.
+    `rows` counts rows by their identity: a row that was in several files, or is changed on a
+    branch, counts once for the dataset and once for the branch.
     """
 
     dataset: str
-    version: int
-    rows: int
-    files_rewritten: int
-    files_removed: int
-    notes_changed: int = 0
-    left: tuple[str, ...] = ()
+    version: Annotated[int, "the version that is the newest now"]
+    rows: Annotated[int, "rows that were erased"]
+    files_rewritten: Annotated[int, "files that were rewritten without them"]
+    files_removed: Annotated[int, "files that were deleted"]
+    notes_changed: Annotated[int, "commits in whose metadata a text of the condition was"] = 0
+    left: Annotated[tuple[str, ...], "where values may still be"] = ()
 
     def __str__(self) -> str:
         title = (
@@ -235,21 +224,4 @@ class VerifyReport:
         if self.ok:
             return title
         rows = [(d.path, d.what, d.expected, d.found) for d in self.differences]
-        return "\n".join([title, *_table(("file", "what", "expected", "found"), rows)])
-
-
-def _table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()
-) -> list[str]:
-    lines = [headers, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
-
-    def laid_out(cells: Sequence[str]) -> str:
-        fitted = [
-            cell.rjust(width) if position in right else cell.ljust(width)
-            for position, (cell, width) in enumerate(zip(cells, widths))
-        ]
-        return "  ".join(fitted).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    return [laid_out(headers), rule, *(laid_out(line) for line in lines[1:])]
+        return "\n".join([title, *laid_out(("file", "what", "expected", "found"), rows)])

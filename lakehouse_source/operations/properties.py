@@ -1,26 +1,23 @@
 """Verb. Operations on the properties of a dataset."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
+from typing import Annotated, Any
 
 from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.operations.entry import (
-    TABLE,
-    VERSION,
-    Call,
-    Column,
-    Operation,
-    Parameter,
-    Rows,
-    Type,
+from lakehouse_source.operations.entry import VERSION, Rows, Table, operation
+from lakehouse_source.result_tables import Column, Type
+
+
+@operation(
+    Column("name", Type.TEXT, "the property"),
+    Column("value", Type.JSON, "its value"),
+    Column("kind", Type.TEXT, "'plake': its rules read it; 'user': a note of users"),
+    is_called=False,
 )
-
-
-def _properties(call: Call) -> Rows:
-    dataset = call.dataset()
+def properties(table: Table) -> Rows:
+    """Lists the properties of a dataset."""
+    dataset = table.dataset()
     for name, value in dataset.properties.items():
         if name != "table_properties":
             yield name, value, "plake"
@@ -28,18 +25,21 @@ def _properties(call: Call) -> Rows:
         yield name, text, "user"
 
 
-def _set_properties(call: Call) -> Rows:
-    chosen = dict(_assigned(text) for text in call.arguments.get("set", ()))
-    chosen |= dict.fromkeys(call.arguments.get("unset", ()))
-    if not chosen:
+@operation(VERSION, is_called=False)
+def set_properties(
+    table: Table,
+    set: Annotated[list[str] | None, "name=value; a value is JSON, or else a text"] = None,
+    unset: Annotated[list[str] | None, "names of properties to set back"] = None,
+    user: Annotated[bool, "notes of users, not properties of plake"] = False,
+) -> object:
+    """Sets properties of a dataset, and takes them away, as one commit."""
+    texts = dict(map(_assigned, set or ()))
+    values = {name: text if user else _value(text) for name, text in texts.items()}
+    values |= dict.fromkeys(unset or ())
+    if not values:
         raise InvalidOptionError(option="set", reason="or unset must name a property.")
-    dataset = call.dataset()
-    if call.arguments.get("user", False):
-        texts = {key: None if text is None else text for key, text in chosen.items()}
-        yield (dataset.set_table_properties(texts).version,)
-    else:
-        values = {key: None if text is None else _value(text) for key, text in chosen.items()}
-        yield (dataset.set_properties(**values).version,)
+    dataset = table.dataset()
+    return dataset.set_table_properties(values) if user else dataset.set_properties(**values)
 
 
 def _assigned(text: str) -> tuple[str, str]:
@@ -57,42 +57,11 @@ def _value(text: str) -> Any:
         return text
 
 
-def _set_index_columns(call: Call) -> Rows:
+@operation(VERSION, Column("index_columns", Type.TEXTS, "the columns; NULL: the default"))
+def set_index_columns(
+    table: Table, columns: Annotated[list[str] | None, "the columns; NULL: the default"] = None
+) -> Rows:
+    """Chooses the columns of which plake keeps statistics to search by."""
     # Not read back: it is committed, and the catalog may not be there any more.
-    columns = column_names("columns", call.arguments.get("columns"))
-    result = call.dataset().set_properties(index_columns=columns)
-    yield result.version, columns
-
-
-PROPERTIES = Operation(
-    "properties",
-    "Lists the properties of a dataset.",
-    (TABLE,),
-    (
-        Column("name", Type.TEXT, "the property"),
-        Column("value", Type.JSON, "its value"),
-        Column("kind", Type.TEXT, "'plake': its rules read it; 'user': a note of users"),
-    ),
-    _properties,
-    is_called=False,
-)
-SET_PROPERTIES = Operation(
-    "set_properties",
-    "Sets properties of a dataset, and takes them away, as one commit.",
-    (
-        TABLE,
-        Parameter("set", Type.TEXTS, "name=value; a value is JSON, or else a text"),
-        Parameter("unset", Type.TEXTS, "names of properties to set back"),
-        Parameter("user", Type.FLAG, "notes of users, not properties of plake", False),
-    ),
-    (VERSION,),
-    _set_properties,
-    is_called=False,
-)
-SET_INDEX_COLUMNS = Operation(
-    "set_index_columns",
-    "Chooses the columns of which plake keeps statistics to search by.",
-    (TABLE, Parameter("columns", Type.TEXTS, "the columns; NULL: the default")),
-    (VERSION, Column("index_columns", Type.TEXTS, "the columns; NULL: the default")),
-    _set_index_columns,
-)
+    names = column_names("columns", columns)
+    yield table.dataset().set_properties(index_columns=names).version, names

@@ -1,36 +1,29 @@
 """Verb. Operations that list, describe, make and name datasets."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.operations.entry import (
-    TABLE,
-    Call,
-    Column,
-    Operation,
-    Parameter,
-    Rows,
-    Subject,
-    Type,
-)
+from lakehouse_source.operations.entry import Call, Rows, Subject, Table, operation
+from lakehouse_source.result_tables import Column, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ENTRY = (
+_Name = Annotated[Call, Subject.NAME, "the name in the catalog"]
+
+
+@operation(
     Column("namespace", Type.TEXT, "the namespace"),
     Column("name", Type.TEXT, "the name in it"),
     Column("type", Type.TEXT, "TABLE or VIEW"),
     Column("uri", Type.TEXT, "where the dataset is; NULL: a view"),
     Column("version", Type.LONG, "its newest version; NULL: a view"),
+    is_called=False,
 )
-_NAME = Parameter("table", Type.TEXT, "the name in the catalog", required=True)
-
-
-def _list(call: Call) -> Rows:
-    namespace = call.arguments.get("namespace")
+def list_(
+    call: Call, namespace: Annotated[str | None, "the namespace; by default all"] = None
+) -> Rows:
+    """Lists the datasets and the views that have a name in the catalog."""
     with call.target.names() as catalog:
         found = catalog.datasets(namespace)
         views = catalog.views(namespace)
@@ -38,9 +31,26 @@ def _list(call: Call) -> Rows:
     yield from ((*name, "VIEW", None, None) for name in views)
 
 
-def _describe(call: Call) -> Rows:
-    dataset = call.dataset()
-    version = call.arguments.get("version", dataset.version)
+@operation(
+    Column("uri", Type.TEXT, "where it is"),
+    Column("version", Type.LONG, "the version that is described"),
+    Column("columns", Type.JSON, "name, type, nullable and comment of each"),
+    Column("partition_by", Type.TEXTS, "the partition columns"),
+    Column("files", Type.LONG, "its files"),
+    Column("row_count", Type.LONG, "its rows"),
+    Column("size_bytes", Type.LONG, "bytes of its files"),
+    Column("properties", Type.JSON, "the properties that plake reads"),
+    Column("table_properties", Type.JSON, "the notes of users"),
+    Column("tags", Type.JSON, "the version of each tag"),
+    Column("branches", Type.JSON, "the newest version of each branch"),
+    is_called=False,
+)
+def describe(
+    table: Table, version: Annotated[int | None, "the version; by default the newest"] = None
+) -> Rows:
+    """Tells what a dataset is: columns, partitions, size, properties, tags and branches."""
+    dataset = table.dataset()
+    version = dataset.version if version is None else version
     files = dataset.files(version)
     scan = dataset.scan(version=version)
     schema, comments = scan.head(0).schema, dataset.comments
@@ -53,44 +63,57 @@ def _describe(call: Call) -> Rows:
         }
         for field in schema
     ]
-    properties = {k: v for k, v in dataset.properties.items() if k != "table_properties"}
-    yield (
-        dataset.uri,
-        version,
-        columns,
-        dataset.partition_by,
-        len(files),
-        scan.count_rows(),
-        sum(file.size_bytes for file in files),
-        properties,
-        dict(dataset.table_properties),
-        dict(dataset.tags()),
-        dict(dataset.branches()),
-    )
+    yield {
+        "uri": dataset.uri,
+        "version": version,
+        "columns": columns,
+        "partition_by": dataset.partition_by,
+        "files": len(files),
+        "row_count": scan.count_rows(),
+        "size_bytes": sum(file.size_bytes for file in files),
+        "properties": {k: v for k, v in dataset.properties.items() if k != "table_properties"},
+        "table_properties": dict(dataset.table_properties),
+        "tags": dict(dataset.tags()),
+        "branches": dict(dataset.branches()),
+    }
 
 
-def _create(call: Call) -> Rows:
-    arguments = dict(call.arguments)
-    schema = _schema(arguments.pop("columns", None), arguments.pop("like", None))
-    if call.target.is_path:
-        from lakehouse_source.functions import write_at
-        from lakehouse_source.write.rows.stage import write_options
-
-        for name in ("location", "comment"):
-            if name in arguments:
-                raise InvalidOptionError(
-                    option=name, reason="is for datasets with a name, and this is a path."
-                )
-        address = call.target.address()
-        options = write_options(mode="error", **arguments)
-        yield address.uri, write_at(address, schema.empty_table(), options).version
+@operation(
+    Column("uri", Type.TEXT, "where it is"),
+    Column("version", Type.LONG, "its first version"),
+    is_called=False,
+)
+def create(
+    table: Annotated[Call, Subject.NEW, "its name, or its path or URI"],
+    columns: Annotated[list[str] | None, "name TYPE [NOT NULL] of each column, as in SQL"] = None,
+    like: Annotated[str | None, "a Parquet file with the columns"] = None,
+    partition_by: Annotated[list[str] | None, "the partition columns"] = None,
+    location: Annotated[str | None, "its folder; by default one in the warehouse"] = None,
+    comment: Annotated[str | None, "the table property comment"] = None,
+) -> Rows:
+    """Makes an empty dataset, under a name in the catalog or at a path."""
+    schema = _schema(columns, like)
+    given: dict[str, Any] = {"partition_by": partition_by, "location": location, "comment": comment}
+    options = {name: value for name, value in given.items() if value is not None}
+    if not table.target.is_path:
+        with table.target.names() as catalog:
+            made = catalog.create_dataset(table.target.name(), schema, **options)
+            yield made.uri, made.version
         return
-    with call.target.names() as catalog:
-        made = catalog.create_dataset(call.target.name(), schema, **arguments)
-        yield made.uri, made.version
+    from lakehouse_source.functions import write_at
+    from lakehouse_source.write.rows.stage import write_options
+
+    for name in ("location", "comment"):
+        if name in options:
+            raise InvalidOptionError(
+                option=name, reason="is for datasets with a name, and this is a path."
+            )
+    address = table.target.address()
+    checked = write_options(mode="error", **options)
+    yield address.uri, write_at(address, schema.empty_table(), checked).version
 
 
-def _schema(columns: list[str] | None, like: str | None) -> pa.Schema:
+def _schema(columns: list[str] | None, like: str | None) -> "pa.Schema":
     if (columns is None) == (like is None):
         raise InvalidOptionError(option="columns", reason="or like must be given, and not both.")
     if like is not None:
@@ -102,84 +125,22 @@ def _schema(columns: list[str] | None, like: str | None) -> pa.Schema:
     return columns_of(columns or (), "columns")
 
 
-def _drop(call: Call) -> Rows:
-    name = call.target.name()
-    with call.target.names() as catalog:
+@operation(Column("uri", Type.TEXT, "where it is, or was"), is_called=False)
+def drop(
+    table: _Name,
+    purge: Annotated[bool, "delete it, with its files and all versions"] = False,
+) -> Rows:
+    """Takes the name away from a dataset, or deletes the dataset."""
+    name = table.target.name()
+    with table.target.names() as catalog:
         uri = catalog.locate(name)
-        catalog.drop(name, purge=call.arguments.get("purge", False))
+        catalog.drop(name, purge=purge)
     yield (uri,)
 
 
-def _rename(call: Call) -> Rows:
-    new = call.arguments["name"]
-    with call.target.names() as catalog:
-        catalog.rename(call.target.name(), new)
-        yield (catalog.locate(new),)
-
-
-LIST = Operation(
-    "list",
-    "Lists the datasets and the views that have a name in the catalog.",
-    (Parameter("namespace", Type.TEXT, "the namespace; by default all"),),
-    _ENTRY,
-    _list,
-    subject=Subject.NONE,
-    is_called=False,
-)
-DESCRIBE = Operation(
-    "describe",
-    "Tells what a dataset is: columns, partitions, size, properties, tags and branches.",
-    (TABLE, Parameter("version", Type.LONG, "the version; by default the newest")),
-    (
-        Column("uri", Type.TEXT, "where it is"),
-        Column("version", Type.LONG, "the version that is described"),
-        Column("columns", Type.JSON, "name, type, nullable and comment of each"),
-        Column("partition_by", Type.TEXTS, "the partition columns"),
-        Column("files", Type.LONG, "its files"),
-        Column("row_count", Type.LONG, "its rows"),
-        Column("size_bytes", Type.LONG, "bytes of its files"),
-        Column("properties", Type.JSON, "the properties that plake reads"),
-        Column("table_properties", Type.JSON, "the notes of users"),
-        Column("tags", Type.JSON, "the version of each tag"),
-        Column("branches", Type.JSON, "the newest version of each branch"),
-    ),
-    _describe,
-    is_called=False,
-)
-CREATE = Operation(
-    "create",
-    "Makes an empty dataset, under a name in the catalog or at a path.",
-    (
-        Parameter("table", Type.TEXT, "its name, or its path or URI", required=True),
-        Parameter("columns", Type.TEXTS, "name TYPE [NOT NULL] of each column, as in SQL"),
-        Parameter("like", Type.TEXT, "a Parquet file with the columns"),
-        Parameter("partition_by", Type.TEXTS, "the partition columns"),
-        Parameter("location", Type.TEXT, "its folder; by default one in the warehouse"),
-        Parameter("comment", Type.TEXT, "the table property comment"),
-    ),
-    (
-        Column("uri", Type.TEXT, "where it is"),
-        Column("version", Type.LONG, "its first version"),
-    ),
-    _create,
-    subject=Subject.NEW,
-    is_called=False,
-)
-DROP = Operation(
-    "drop",
-    "Takes the name away from a dataset, or deletes the dataset.",
-    (_NAME, Parameter("purge", Type.FLAG, "delete it, with its files and all versions", False)),
-    (Column("uri", Type.TEXT, "where it is, or was"),),
-    _drop,
-    subject=Subject.NAME,
-    is_called=False,
-)
-RENAME = Operation(
-    "rename",
-    "Gives another name to a dataset. Its files stay where they are.",
-    (_NAME, Parameter("name", Type.TEXT, "the new name", required=True)),
-    (Column("uri", Type.TEXT, "where it is"),),
-    _rename,
-    subject=Subject.NAME,
-    is_called=False,
-)
+@operation(Column("uri", Type.TEXT, "where it is"), is_called=False)
+def rename(table: _Name, name: Annotated[str, "the new name"]) -> Rows:
+    """Gives another name to a dataset. Its files stay where they are."""
+    with table.target.names() as catalog:
+        catalog.rename(table.target.name(), name)
+        yield (catalog.locate(name),)

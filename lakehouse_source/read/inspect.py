@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -16,33 +15,45 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.health import health
 from lakehouse_source.read.row_group_decisions import BOUNDS
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.result_tables import (
+    CONSUMERS,
+    HEALTH,
+    HISTORY,
+    REFS,
+    Column,
+    History,
+    Type,
+    row_of,
+)
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.json_values import parsed, parsed_object
 
-_TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
-_COUNTS = ("files_added", "files_removed", "rows_added", "rows_removed")
+ARROW_TYPES: Mapping[Type, pa.DataType] = {
+    Type.TEXT: pa.string(),
+    Type.FLAG: pa.bool_(),
+    Type.INT: pa.int32(),
+    Type.LONG: pa.int64(),
+    Type.DOUBLE: pa.float64(),
+    Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Type.TEXTS: pa.list_(pa.string()),
+    Type.LONGS: pa.list_(pa.int64()),
+    Type.MAP: _TEXTS,
+    Type.JSON: pa.string(),
+}
 _LIVE = ("live_files", "live_row_groups", "live_rows", "live_bytes")
+
+
+def _schema(columns: Iterable[Column]) -> pa.Schema:
+    return pa.schema([(one.name, ARROW_TYPES[one.type]) for one in columns])
+
+
 SCHEMAS: Mapping[str, pa.Schema] = {
-    "history": pa.schema(
-        [
-            ("version", pa.int64()),
-            ("timestamp", _TIME),
-            ("operation", pa.string()),
-            *((name, pa.int64()) for name in (*_COUNTS, "live_rows")),
-            ("committed_by", pa.string()),
-            ("committer", _TEXTS),
-            ("metadata", pa.string()),
-            ("write_id", pa.string()),
-            ("txn_app_id", pa.string()),
-            ("txn_version", pa.int64()),
-            ("is_readable", pa.bool_()),
-        ]
-    ),
+    "history": _schema(HISTORY),
     "versions": pa.schema(
         [
             ("version", pa.int64()),
-            ("timestamp", _TIME),
+            ("timestamp", ARROW_TYPES[Type.TIMESTAMP]),
             ("schema_version", pa.int64()),
             *((name, pa.int64()) for name in _LIVE),
             ("tags", pa.list_(pa.string())),
@@ -89,29 +100,14 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("version", pa.int64()),
         ]
     ),
-    "health": pa.schema(
-        [
-            ("measure", pa.string()),
-            ("subject", pa.string()),
-            ("files", pa.int64()),
-            ("size_bytes", pa.int64()),
-            ("value", pa.float64()),
-            ("note", pa.string()),
-        ]
-    ),
-    "refs": pa.schema([("name", pa.string()), ("type", pa.string()), ("version", pa.int64())]),
-    "consumers": pa.schema(
-        [
-            ("name", pa.string()),
-            ("version", pa.int64()),
-            ("versions_behind", pa.int64()),
-            ("created_at", _TIME),
-            ("advanced_at", _TIME),
-            ("expires_at", _TIME),
-            ("is_expired", pa.bool_()),
-        ]
-    ),
+    "health": _schema(HEALTH),
+    "refs": _schema(REFS),
+    "consumers": _schema(CONSUMERS),
 }
+
+
+# Records, each with the values of a row that are not its attributes.
+_Rows: TypeAlias = Iterable[tuple[object, Mapping[str, Any]]]
 
 
 class Inspection:
@@ -137,7 +133,7 @@ class Inspection:
         >>> dataset.inspect.table("refs").num_rows
         1
         """
-        tables: Mapping[str, Callable[[CatalogReader, Snapshot], Iterable[dict[str, Any]]]] = {
+        tables: Mapping[str, Callable[[CatalogReader, Snapshot], _Rows]] = {
             "history": _history,
             "versions": _versions,
             "files": _files,
@@ -152,8 +148,12 @@ class Inspection:
             raise InvalidOptionError(
                 option="table", value=name, reason="is not a metadata table.", known=SCHEMAS
             )
-        with self._opened(version) as (reader, snapshot):
-            return pa.Table.from_pylist(list(tables[name](reader, snapshot)), SCHEMAS[name])
+        names = SCHEMAS[name].names
+        wanted = self._seen if version is None else version
+        with self._address.open() as catalog, catalog.read() as reader:
+            found = tables[name](reader, self._address.snapshot(catalog, reader, wanted))
+            rows = [row_of(record, names, known) for record, known in found]
+        return pa.Table.from_pylist(rows, SCHEMAS[name])
 
     def history(self) -> pa.Table:
         """Every commit, newest first; `is_readable` is false where it was expired.
@@ -232,68 +232,52 @@ class Inspection:
         """
         return self.table("consumers")
 
-    @contextmanager
-    def _opened(self, version: int | str | None) -> Iterator[tuple[CatalogReader, Snapshot]]:
-        wanted = self._seen if version is None else version
-        with self._address.open() as catalog, catalog.read() as reader:
-            yield reader, self._address.snapshot(catalog, reader, wanted)
+
+def _history(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
+    record = snapshot.dataset
+    tagged = reader.tags(record.id).values()
+    for row in History(reader.transactions(record.id), record.oldest_version, tagged).rows():
+        metadata = json.dumps(dict(row["metadata"]))
+        yield None, {**row, "committer": list(row["committer"].items()), "metadata": metadata}
 
 
-def _history(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    tagged = set(reader.tags(snapshot.dataset.id).values())
-    for one in reader.transactions(snapshot.dataset.id):
-        yield {
-            "version": one.version,
-            "timestamp": one.timestamp,
-            "operation": one.operation,
-            **{name: one.summary.get(name) for name in (*_COUNTS, "live_rows")},
-            "committed_by": one.committed_by,
-            "committer": list(one.committer.items()),
-            "metadata": json.dumps(dict(one.metadata)),
-            "write_id": one.write_id,
-            "txn_app_id": one.txn_app_id,
-            "txn_version": one.txn_version,
-            "is_readable": one.version >= snapshot.dataset.oldest_version or one.version in tagged,
-        }
-
-
-def _versions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _versions(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     tags: dict[int, list[str]] = {}
     for name, version in reader.tags(snapshot.dataset.id).items():
         tags.setdefault(version, []).append(name)
     for one in reader.transactions(snapshot.dataset.id):
         if one.version >= snapshot.dataset.oldest_version or one.version in tags:
-            yield {
-                "version": one.version,
-                "timestamp": one.timestamp,
-                "schema_version": max(
-                    (v for v in snapshot.file_schemas if v <= one.version), default=None
-                ),
-                **{name: one.summary.get(name) for name in _LIVE},
-                "tags": tags.get(one.version, []),
-            }
+            schemas = (v for v in snapshot.file_schemas if v <= one.version)
+            yield (
+                one,
+                {
+                    **dict.fromkeys(_LIVE),
+                    **one.summary,
+                    "schema_version": max(schemas, default=None),
+                    "tags": tags.get(one.version, []),
+                },
+            )
 
 
-def _files(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _files(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     deleted = _deleted(reader, snapshot)
     files = _live(reader, snapshot)
     checksums = reader.checksums([file.id for file in files])
     for file in files:
         checksum = checksums.get(file.id)
-        yield {
-            "file_path": file.path,
-            "file_size_bytes": file.size_bytes,
-            "row_count": file.row_count,
-            "deleted_rows": deleted.get(file.id, 0),
-            "partitions": _partition_values(snapshot, file),
-            "version": file.version,
-            "schema_version": file.schema_version,
-            "first_row_id": file.first_row_id,
-            "sha256": None if checksum is None else checksum.hex(),
-        }
+        yield (
+            file,
+            {
+                "file_path": file.path,
+                "file_size_bytes": file.size_bytes,
+                "deleted_rows": deleted.get(file.id, 0),
+                "partitions": _partition_values(snapshot, file),
+                "sha256": None if checksum is None else checksum.hex(),
+            },
+        )
 
 
-def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     columns = {leaf.id: ".".join(leaf.path) for leaf in leaves(snapshot.schema)}
     present = {
         version: [leaf for leaf in leaves(schema) if leaf.id in columns]
@@ -305,14 +289,9 @@ def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str,
         groups = reader.row_groups([file.id for file in some])
         for file in some:
             for group in groups[file.id]:
-                yield {
-                    "file_path": file.path,
-                    "row_group": group.index,
-                    "row_count": group.row_count,
-                    "total_byte_size": group.total_byte_size,
-                    "compressed_byte_size": group.compressed_byte_size,
-                    "bounds": list(_bounds(group, present[file.schema_version], columns)),
-                }
+                bounds = list(_bounds(group, present[file.schema_version], columns))
+                known = {"file_path": file.path, "row_group": group.index, "bounds": bounds}
+                yield group, known
 
 
 def _bounds(
@@ -335,7 +314,7 @@ def _bounds(
             )
 
 
-def _partitions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _partitions(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     deleted = _deleted(reader, snapshot)
     found: dict[tuple[tuple[str, str | None], ...], list[int]] = {}
     for file in _live(reader, snapshot):
@@ -343,55 +322,38 @@ def _partitions(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str,
         counts[0] += 1
         counts[1] += file.row_count - deleted.get(file.id, 0)
         counts[2] += file.size_bytes
-    for values, (files, rows, size_bytes) in found.items():
-        yield {
-            "partitions": list(values),
-            "files": files,
-            "rows": rows,
-            "file_size_bytes": size_bytes,
-        }
+    for values, counts in found.items():
+        yield None, dict(zip(SCHEMAS["partitions"].names, (list(values), *counts)))
 
 
-def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _deletion_vectors(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     paths = {file.id: file.path for file in _live(reader, snapshot)}
     for one in reader.all_vectors(snapshot.dataset.id, snapshot.version):
         if one.file_id in paths:
-            yield {
-                "file_path": paths[one.file_id],
-                "vector_path": one.vector.path,
-                "offset": one.vector.offset,
-                "length": one.vector.length,
-                "cardinality": one.vector.cardinality,
-                "version": one.version,
-            }
+            known = {"file_path": paths[one.file_id], "vector_path": one.vector.path}
+            yield one.vector, {**known, "version": one.version}
 
 
-def _health(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _health(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     names = SCHEMAS["health"].names
     for row in health(reader, snapshot).table():
-        yield dict(zip(names, row))
+        yield None, dict(zip(names, row))
 
 
-def _refs(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    yield {"name": "main", "type": "BRANCH", "version": snapshot.dataset.current_version}
+def _refs(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
+    version = snapshot.dataset.current_version
+    yield None, {"name": "main", "type": "BRANCH", "version": version}
     for branch in reader.branches(snapshot.dataset.id).values():
-        yield {"name": branch.name, "type": "BRANCH", "version": branch.version}
+        yield branch, {"type": "BRANCH"}
     for name, version in reader.tags(snapshot.dataset.id).items():
-        yield {"name": name, "type": "TAG", "version": version}
+        yield None, {"name": name, "type": "TAG", "version": version}
 
 
-def _consumers(reader: CatalogReader, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+def _consumers(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     now = reader.now()
     for one in reader.consumers(snapshot.dataset.id).values():
-        yield {
-            "name": one.name,
-            "version": one.version,
-            "versions_behind": snapshot.dataset.current_version - one.version,
-            "created_at": one.created_at,
-            "advanced_at": one.advanced_at,
-            "expires_at": one.expires_at,
-            "is_expired": one.expires_at <= now,
-        }
+        behind = snapshot.dataset.current_version - one.version
+        yield one, {"versions_behind": behind, "is_expired": one.expires_at <= now}
 
 
 def _live(reader: CatalogReader, snapshot: Snapshot) -> list[FileRecord]:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 
@@ -44,28 +44,27 @@ class Pruning(Shown):
 
     `conditions_read_as` has, for each SQL condition on more than plain columns, the condition on
     columns that prunes in its place: `is` if both are equal, `implies` if rows decide the rest.
-    `conditions_not_used` are parts of expressions that filter rows and cannot prune. `rows_deleted`
-    counts the rows of the files to read that a deletion vector marks. `details`, if requested, has
-    the reason for each row group.
+    `conditions_not_used` are parts of expressions that filter rows and cannot prune. `details`,
+    if requested, has the reason for each row group.
     """
 
     dataset: str
-    version: int
-    predicate: str
-    files_total: int
-    files_read: int
-    files_pruned_by_partition: int
-    files_pruned_by_statistics: int
-    row_groups_total: int
-    row_groups_read: int
-    rows_total: int
-    rows_read: int
-    bytes_total: int
-    bytes_read: int
+    version: Annotated[int, "the version that a scan reads"]
+    predicate: Annotated[str, "the condition, as plake understood it"]
+    files_total: Annotated[int, "files of the version"]
+    files_read: Annotated[int, "files that may hold a matching row"]
+    files_pruned_by_partition: Annotated[int, "files that their partition values rule out"]
+    files_pruned_by_statistics: Annotated[int, "files that their statistics rule out"]
+    row_groups_total: Annotated[int, "row groups of the version"]
+    row_groups_read: Annotated[int, "row groups that may hold a matching row"]
+    rows_total: Annotated[int, "rows of the version"]
+    rows_read: Annotated[int, "rows of the row groups to read"]
+    rows_deleted: Annotated[int, "rows of the files to read that are deleted"]
+    bytes_total: Annotated[int, "bytes of the version's files"]
+    bytes_read: Annotated[int, "bytes of the columns and row groups to read"]
     columns_total: int
     columns_read: int
     conditions_not_used: tuple[str, ...] = ()
-    rows_deleted: int = 0
     conditions_read_as: tuple[str, ...] = ()
     details: Details | None = field(default=None, repr=False)
     draw: Callable[[], Markup] | None = field(default=None, repr=False, compare=False)

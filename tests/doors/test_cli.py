@@ -23,10 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.cli.commands import CHOSEN, COMMANDS
+from lakehouse_source.cli.commands import CATALOG, CHOSEN, COMMANDS
 from lakehouse_source.cli.group import PLAKE
-from lakehouse_source.operations.entry import Subject, Type
+from lakehouse_source.operations.entry import Subject
 from lakehouse_source.operations.listing import OPERATIONS
+from lakehouse_source.result_tables import Type
 from tests.doors.plake_command import Done, plake
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
@@ -152,17 +153,12 @@ def test_every_command_has_a_case() -> None:
     with click.Context(PLAKE) as context:
         listed = set(PLAKE.list_commands(context))
     assert listed == set(COMMANDS) | TESTED_BELOW
-    assert set(CHOSEN) == set(CASES)
+    assert set(CHOSEN) - TESTED_BELOW == set(CASES)
 
 
 def test_every_operation_has_a_command() -> None:
-    """`tag`, `branch`, `consumer`, `properties` and `catalog` are several."""
-    in_own = {"create_branch", "create_tag", "drop_branch", "drop_tag", "fast_forward", "refs"}
-    in_own |= {"backup_catalog", "copy_catalog", "describe_catalog", "unfence_catalog"}
-    in_own |= {"add_consumer", "advance_consumer", "consumers", "drop_consumer"}
-    in_own |= {"properties", "set_properties", "set_index_columns"}
-    in_own |= {one.details for one in COMMANDS.values() if one.details is not None}
-    assert set(OPERATIONS) == {one.operation for one in COMMANDS.values()} | in_own
+    of_commands = [one.operations for one in (*COMMANDS.values(), *CATALOG.values())]
+    assert set(OPERATIONS) == {"set_index_columns"}.union(*of_commands)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -502,6 +498,7 @@ def test_shells_complete(shell: str) -> None:
         (("import", "flights", "/no/file.csv"), 1, "PLAKE_STORAGE: /no/file.csv: there is no"),
         (("scan", "flights", "--output", "xml"), 2, "Invalid value"),
         (("history",), 2, "Missing argument"),
+        (("erase", "flights", "--yes"), 2, "Missing option '--where'"),
         (("nothing",), 2, "No such command"),
         (("history", "flights", "--nothing"), 2, "No such option"),
         (("history", "flights", "--storage", "x"), 2, "NAME=VALUE"),

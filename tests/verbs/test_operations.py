@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
+from lakehouse_source.dataset import Dataset
 from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS
-from lakehouse_source.operations.entry import Operation, Subject, Type
+from lakehouse_source.operations.entry import Operation, Subject
 from lakehouse_source.operations.listing import OPERATIONS
+from lakehouse_source.result_tables import Type
 
 KINDS = {
     Type.TEXT: str,
@@ -51,6 +54,12 @@ def test_defaults_are_those_of_the_verbs() -> None:
     assert defaults("maintain")["retention_seconds"] == RETENTION_SECONDS
     assert defaults("vacuum")["abandoned_after_seconds"] == ABANDONED_SECONDS
     assert OPERATIONS["vacuum_catalog"].parameters == OPERATIONS["vacuum"].parameters[1:]
+    for name, operation in OPERATIONS.items():
+        verb = getattr(Dataset, name, None)
+        taken = inspect.signature(verb).parameters if callable(verb) else {}
+        for one in operation.parameters:
+            if one.default is not None and one.name in taken:
+                assert one.default == taken[one.name].default, (name, one)
 
 
 def test_the_list_imports_nothing_that_takes_long() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lakehouse_source.result_tables import laid_out
 from lakehouse_source.spark.protocol.vocabulary import Part, Setting
 from lakehouse_source.spark.session.late_rules import are_missing
 
@@ -78,12 +79,8 @@ class PlannerStatus:
     def __str__(self) -> str:
         said = {True: "works", False: "does not work", None: "unknown"}
         rows = [(p.name, said[p.works], p.effect, p.reason or "") for p in self.parts]
-        rows = [("part", "state", "effect", "reason"), *rows]
-        widths = [max(len(row[i]) for row in rows) for i in range(3)]
-        return "\n".join(
-            "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[3]]).rstrip()
-            for row in rows
-        )
+        titles, _rule, *lines = laid_out(("part", "state", "effect", "reason"), rows)
+        return "\n".join([titles, *lines])
 
 
 def status(spark: Any) -> PlannerStatus:

@@ -12,12 +12,13 @@ from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.operations.entry import Call, Column, Operation, Parameter, Subject, Type
+from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
+from lakehouse_source.read.inspect import ARROW_TYPES
+from lakehouse_source.result_tables import Column, Type
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question
 from lakehouse_source.spark.protocol.vocabulary import Parameter as ParameterKey
 from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.tables.procedures import (
-    ARROW_TYPES,
     BY_TASKS,
     PROCEDURES,
     CalledTable,

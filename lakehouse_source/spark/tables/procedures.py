@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
 
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import CompactionResult
-from lakehouse_source.operations.entry import Operation, Parameter, Type
+from lakehouse_source.operations.entry import Operation, Parameter
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
@@ -27,17 +26,6 @@ from lakehouse_source.spark.tables.compact_tasks import CompactionReader, commit
 
 PROCEDURES: Mapping[str, Operation] = {
     name: one for name, one in OPERATIONS.items() if one.is_called
-}
-ARROW_TYPES: Mapping[Type, pa.DataType] = {
-    Type.TEXT: pa.string(),
-    Type.FLAG: pa.bool_(),
-    Type.INT: pa.int32(),
-    Type.LONG: pa.int64(),
-    Type.DOUBLE: pa.float64(),
-    Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Type.TEXTS: pa.list_(pa.string()),
-    Type.LONGS: pa.list_(pa.int64()),
-    Type.JSON: pa.string(),
 }
 
 
