@@ -2423,17 +2423,17 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/as_nodes.py",
-        ("pure/test_as_nodes.py",),
+        "language/bounds/bind.py",
+        ("pure/test_hints.py",),
         (
-            "as nodes: what rows decide is what it implies",
-            "return as_nodes(bound.implied)[0], False",
-            "return as_nodes(bound.implied)[0], True",
+            "a hint is evaluated on rows",
+            "return self._of_columns(bound.implied)",
+            "return bound",
         ),
         (
-            "as nodes: NULL is no value of a list",
-            '[float("nan")] * bound.has_nan + [None] * bound.has_null',
-            '[float("nan")] * bound.has_nan',
+            "what an expression implies is negated",
+            "return negation(self._of_columns(term)) if isinstance(term, BoundColumns) else TRUE",
+            "return negation(self._of_columns(term))",
         ),
     ),
     *_in(

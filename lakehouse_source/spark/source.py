@@ -42,7 +42,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
 from lakehouse_source.spark.reading.aggregate_pushdown import AggregateReader
 from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
 from lakehouse_source.spark.reading.changes_read import ChangesReader, ChangesRequest
-from lakehouse_source.spark.reading.decode_conditions import to_node
+from lakehouse_source.spark.reading.decode_conditions import decode
 from lakehouse_source.spark.reading.frame_options import opened, resolve
 from lakehouse_source.spark.reading.metadata_table import MetadataTableReader, metadata_schema
 from lakehouse_source.spark.reading.pushdown import read_pushdown
@@ -363,4 +363,4 @@ def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Predica
     Raises:
         InvalidPredicateError: a column of the rows has another type than the condition.
     """
-    return PredicateSet.of([to_node(term, schema) for term in terms])
+    return PredicateSet.of([decode(term, schema) for term in terms])

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.types import StructType
 
 import lakehouse_source as lake
-from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
 from lakehouse_source.spark.reading.changes_read import ChangesReader, ChangesRequest
 from lakehouse_source.spark.reading.pushdown import Pushdown
+from tests.doors.pushed import call, comparison
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +104,6 @@ def told(path: str, *terms: dict[str, Any], **options: Any) -> list[tuple[int, s
     return sorted((row["_commit_version"], row["_change_type"], row["id"]) for row in rows)
 
 
-def term(column: str, operator: str, type_: str, *values: str) -> dict[str, Any]:
-    names = {Key.COLUMN: [column], Key.TYPE: type_, Key.VALUES: list(values), Key.NULL: False}
-    return {Key.OP: operator, **names}
-
-
 EVERYTHING = [
     *[(1, "insert", 1), (1, "insert", 2), (2, "insert", 3), (3, "delete", 3)],
     *[(4, "update_postimage", 10), (4, "update_preimage", 1)],
@@ -117,24 +112,24 @@ EVERYTHING = [
 
 def test_conditions_on_the_columns_of_the_feed_leave_commits_out(path: str) -> None:
     assert told(path) == EVERYTHING
-    version = term("_commit_version", Operator.EQUAL, Type.LONG, "3")
+    version = comparison("_commit_version", "=", "bigint", "3")
     assert told(path, version) == [(3, "delete", 3)]
-    deleted = term("_change_type", Operator.EQUAL, Type.STRING, "delete")
+    deleted = comparison("_change_type", "=", "string", "delete")
     assert (3, "delete", 3) in told(path, deleted)
     assert (2, "insert", 3) not in told(path, deleted)
-    inserted = term("_change_type", Operator.EQUAL, Type.STRING, "insert")
+    inserted = comparison("_change_type", "=", "string", "insert")
     assert told(path, inserted)[:3] == EVERYTHING[:3]
     assert (3, "delete", 3) not in told(path, inserted)
-    updated = term("_change_type", Operator.STARTS_WITH, Type.STRING, "update")
+    updated = comparison("_change_type", "startswith", "string", "update")
     assert told(path, updated) == EVERYTHING[4:]
-    never = term("_commit_timestamp", Operator.LESS, Type.TIMESTAMP, "0")
+    never = comparison("_commit_timestamp", "<", "timestamp", "0")
     assert told(path, never) == []
 
 
 def test_conditions_on_rows_hold_for_each_image(path: str) -> None:
-    one = term("id", Operator.EQUAL, Type.LONG, "1")
+    one = comparison("id", "=", "bigint", "1")
     assert told(path, one) == [(1, "insert", 1), (4, "update_preimage", 1)]
-    either = {Key.OP: Operator.OR, Key.TERMS: [one, term("_commit_version", "=", "long", "3")]}
+    either = call("or", one, comparison("_commit_version", "=", "bigint", "3"))
     assert set(EVERYTHING) >= set(told(path, either)) >= {EVERYTHING[0], EVERYTHING[3]}
 
 
@@ -142,12 +137,12 @@ def test_net_changes_are_told_with_the_last_commit_of_each_row(path: str) -> Non
     net = [(1, "insert", 2), (4, "insert", 10)]
     assert told(path, deduplicationMode="netChanges") == net
     # The version of a row is not that of a part: nothing may be left out by it.
-    version = term("_commit_version", Operator.EQUAL, Type.LONG, "4")
+    version = comparison("_commit_version", "=", "bigint", "4")
     assert set(told(path, version, deduplicationMode="netChanges")) >= {net[1]}
 
 
 def test_updates_without_images(path: str) -> None:
     without = [*EVERYTHING[:4], (4, "delete", 1), (4, "insert", 10)]
     assert told(path, computeUpdates="false") == without
-    deleted = term("_change_type", Operator.EQUAL, Type.STRING, "delete")
+    deleted = comparison("_change_type", "=", "string", "delete")
     assert {(3, "delete", 3), (4, "delete", 1)} <= set(told(path, deleted, computeUpdates="false"))

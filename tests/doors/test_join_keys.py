@@ -12,21 +12,18 @@ from hypothesis import strategies as st
 
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema.given_schema import initial
-from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
+from lakehouse_source.spark.protocol.vocabulary import Key
 from lakehouse_source.spark.reading import join_keys
 from lakehouse_source.spark.reading.decode_conditions import decode_all
+from tests.doors.pushed import call, comparison
 
 SCHEMA = initial(pa.schema([("k", pa.int64()), ("d", pa.date32())]))
 
 
-def keys(values: list[int], column: str = "k", type_: str = Type.LONG) -> dict[str, Any]:
-    return {
-        Key.OP: Operator.IN,
-        Key.COLUMN: [column],
-        Key.TYPE: type_,
-        Key.VALUES: [str(value) for value in values],
-        Key.NULL: False,
-    }
+def keys(
+    values: list[int], column: str = "k", type_: str = "bigint", null: bool = False
+) -> dict[str, Any]:
+    return comparison(column, "in", type_, *map(str, values), null=null)
 
 
 def covered(term: Any, numbers: list[int]) -> set[int]:
@@ -34,7 +31,7 @@ def covered(term: Any, numbers: list[int]) -> set[int]:
     table = pa.table({"k": numbers, "d": pa.array([0] * len(numbers), pa.date32())})
     decoded = decode_all([term], SCHEMA)
     assert decoded is not None
-    mask = matching_mask(table, decoded.bind(SCHEMA)).to_pylist()
+    mask = matching_mask(table, decoded).to_pylist()
     return {number for number, keep in zip(numbers, mask) if keep}
 
 
@@ -56,15 +53,21 @@ def test_the_ranges_are_the_smallest_that_hold_every_key(values: list[int], most
 
 def test_few_keys_and_other_types_stay_as_they_are() -> None:
     few = keys(list(range(64)))
-    texts = {**keys(list(range(500))), Key.TYPE: Type.STRING}
-    with_null = {**keys(list(range(500))), Key.NULL: True}
+    texts = keys(list(range(500)), type_="string")
+    with_null = keys(list(range(500)), null=True)
     assert join_keys.coarsened([few, texts, with_null], 0) == [few, texts, with_null]
     assert join_keys.coarsened([keys(list(range(500)))], 250) == [keys(list(range(500)))]
 
 
-@pytest.mark.parametrize(("column", "type_"), [("k", Type.LONG), ("d", Type.DATE)])
+def test_a_join_without_keys_reads_nothing() -> None:
+    column, _ = keys([])[Key.TERMS]
+    (found,) = join_keys.coarsened([call("in", column)], 0)
+    assert covered(found, [1, 2]) == set()
+
+
+@pytest.mark.parametrize(("column", "type_"), [("k", "bigint"), ("d", "date")])
 def test_keys_of_numbers_and_dates_become_ranges(column: str, type_: str) -> None:
     (found,) = join_keys.coarsened([keys([*range(0, 5000, 7), 10**6], column, type_)], 10)
-    assert found[Key.OP] == Operator.OR
+    assert found[Key.NAME] == "or"
     assert len(found[Key.TERMS]) == 64
     assert decode_all([found], SCHEMA) is not None

@@ -15,9 +15,13 @@ from lakehouse_source.language.bounds.arrow_implied import Implied as ImpliedByA
 from lakehouse_source.language.bounds.arrow_implied import implied as implied_by_arrow
 from lakehouse_source.language.bounds.bound import (
     TRUE,
+    BoundAnd,
+    BoundColumns,
     BoundConstant,
     BoundExpression,
     BoundNode,
+    BoundNot,
+    BoundOr,
     BoundPredicate,
     Meaning,
     conjunction,
@@ -36,7 +40,7 @@ from lakehouse_source.language.conditions.arrow_expressions import (
 from lakehouse_source.language.rows.expression import Expression, require_condition
 from lakehouse_source.language.rows.sql_rows import SqlRows, at_one_time, scope_of
 from lakehouse_source.language.tree.moments import parse_zone
-from lakehouse_source.language.tree.nodes import Arrow, Call, Name, Node, Value, names, walk
+from lakehouse_source.language.tree.nodes import Arrow, Call, Hint, Name, Node, Value, names, walk
 from lakehouse_source.schema.fields import names_hold
 
 
@@ -85,6 +89,8 @@ class _Binder:
     def _bind(self, node: Node) -> BoundNode:
         if isinstance(node, Arrow):
             return self._arrow(node)
+        if isinstance(node, Hint):
+            return self._hint(node)
         if not is_sql(node):
             if isinstance(node, Call) and node.name in ("and", "or", "not"):
                 terms = [self._bind(one) for one in node.arguments]
@@ -106,6 +112,29 @@ class _Binder:
                 return self._sql(node)
             except InvalidPredicateError:
                 raise error from None
+
+    # --- what only prunes ---
+
+    def _hint(self, node: Hint) -> BoundNode:
+        try:
+            binder = _Binder(self._schema, node.zone)
+            return binder._of_columns(binder.whole(node.condition))
+        except (InvalidPredicateError, InvalidExpressionError, ValueError, RecursionError):
+            return TRUE
+
+    def _of_columns(self, bound: BoundNode) -> BoundNode:
+        """What a condition says about columns, in place of the parts that rows decide."""
+        if isinstance(bound, (BoundAnd, BoundOr)):
+            parts = [self._of_columns(term) for term in bound.terms]
+            return conjunction(parts) if isinstance(bound, BoundAnd) else disjunction(parts)
+        if isinstance(bound, BoundExpression):
+            return self._of_columns(bound.implied)
+        if isinstance(bound, BoundColumns):  # rows decide it where it is a condition of its own
+            return self._sql(Call(bound.op, (Name(bound.left.path), Name(bound.right.path))))
+        if isinstance(bound, BoundNot) and isinstance(bound.term, (BoundColumns, BoundExpression)):
+            term = bound.term
+            return negation(self._of_columns(term)) if isinstance(term, BoundColumns) else TRUE
+        return bound
 
     # --- what rows decide ---
 
@@ -180,6 +209,6 @@ class _Binder:
 def is_sql(node: Node) -> bool:
     """Tell whether a condition is SQL alone: no part comes from Python or Arrow."""
     return not any(
-        isinstance(one, Value | Arrow) or (isinstance(one, Name) and one.dotted)
+        isinstance(one, Value | Arrow | Hint) or (isinstance(one, Name) and one.dotted)
         for one in walk(node)
     )

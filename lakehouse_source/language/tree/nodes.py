@@ -162,8 +162,22 @@ class Arrow:
         return str(self.expression)
 
 
-Node: TypeAlias = Literal | Value | Interval | Name | Call | Cast | Case | Refused | Arrow
-NODES = (Literal, Value, Interval, Name, Call, Cast, Case, Refused, Arrow)
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A condition of an engine that applies it to rows again, and the zone of its wall clocks.
+
+    It only prunes: it is true wherever the condition is, and wherever only rows can tell.
+    """
+
+    condition: Node
+    zone: str
+
+    def __str__(self) -> str:
+        return f"({self.condition})"
+
+
+Node: TypeAlias = Literal | Value | Interval | Name | Call | Cast | Case | Refused | Arrow | Hint
+NODES = (Literal, Value, Interval, Name, Call, Cast, Case, Refused, Arrow, Hint)
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=", "<=>")
 # The comparison with exchanged sides, and the comparison that is TRUE where this is FALSE.

@@ -12,7 +12,7 @@ class Envelope:
 
     NAME = "plake.envelope"  # the option, and the key of a column's metadata, that holds it
     PROTOCOL = "protocol"
-    NUMBER = "1"  # increased with each change that the other side would not understand
+    NUMBER = "2"  # increased with each change that the other side would not understand
     QUESTION = "question"
     ANSWER = "answer"
     ERROR = "error"  # as `Failed` tells
@@ -48,12 +48,9 @@ class Mark:
 class Key:
     """Keys of conditions and of questions.
 
-    A condition is `{op, terms}` (AND, OR, NOT), `{op}` (TRUE, FALSE), `{op, column}` (IS_NULL) or
-    `{op, column, type, values, null}`. `column` is a list of names from the top, `values` are
-    texts in the form of the type, and `null: true` puts NULL among the values.
-    `{op, name, terms, zone}` (EXPRESSION) is any condition, in a time zone: its only term is a
-    node, see `Node`, and its name is for people. A question is `{group, functions, columns}`:
-    functions and columns go in pairs, and the column of `count(*)` is the empty text.
+    A condition is a node, see `Node`, with its text for people and the time zone of its wall
+    clocks: UTC if it is absent. A question is `{group, functions, columns}`: functions and columns
+    go in pairs, and the column of `count(*)` is the empty text.
     """
 
     OP = "op"
@@ -64,41 +61,27 @@ class Key:
     NULL = "null"
     NAME = "name"
     ZONE = "zone"
+    TEXT = "text"
     WHOLE = "whole"  # in `Option.CONDITIONS`: no condition was left out
     GROUP = "group"
     FUNCTIONS = "functions"
     COLUMNS = "columns"
 
 
-class Operator:
-    """Values of `Key.OP`."""
-
-    TRUE = "true"
-    FALSE = "false"
-    AND = "and"
-    OR = "or"
-    NOT = "not"
-    IS_NULL = "is_null"
-    EQUAL = "="
-    NULL_SAFE_EQUAL = "<=>"
-    LESS = "<"
-    LESS_OR_EQUAL = "<="
-    GREATER = ">"
-    GREATER_OR_EQUAL = ">="
-    IN = "in"
-    STARTS_WITH = "starts_with"
-    ENDS_WITH = "ends_with"
-    CONTAINS = "contains"
-    EXPRESSION = "expression"
-
-
 class Node:
-    """Values of `Key.OP` in the nodes of an expression.
+    """Values of `Key.OP`.
 
-    A node is `{op, type, column}`, `{op, type, values}` (LITERAL; without values it is NULL), `{op,
-    type, name, terms}` (CALL) or `{op, type, terms}`. `type` is a type as Spark's catalog spells
-    it, `values` is one text in the form of `Type`, and the terms of CASE are conditions and values
-    in turn, with the value of ELSE at the end.
+    A node is `{op, type, column}`, `{op, type, values, null}` (LITERAL), `{op, type, name, terms}`
+    (CALL) or `{op, type, terms}`. `type` is a type as Spark's catalog spells it, `column` a list of
+    names from the top. The name of a CALL is a function or an operator, in lower case, as Spark's
+    plans or its connectors name it. The terms of CASE are conditions and values in turn, with the
+    value of ELSE at the end. A LITERAL has one text or, in the list of an IN, any number; `null:
+    true` puts NULL after them.
+
+    The texts are digits of integers and of decimals, without an exponent; true or false; doubles as
+    Java prints them, a FLOAT as the double of the same value; hexadecimal digits of bytes; days
+    since 1970-01-01; microseconds of timestamps (since 1970-01-01 00:00, UTC or of the wall clock)
+    and of intervals.
     """
 
     COLUMN = "column"
@@ -107,22 +90,6 @@ class Node:
     CAST = "cast"
     TRY_CAST = "try_cast"
     CASE = "case"
-
-
-class Type:
-    """Values of `Key.TYPE`, each with the text that a value has."""
-
-    BOOLEAN = "boolean"  # true or false
-    LONG = "long"  # decimal digits, of integers of every width
-    FLOAT = "float"  # as Java prints the double of the same value
-    DOUBLE = "double"  # as Java prints it
-    DECIMAL = "decimal"  # digits without an exponent
-    STRING = "string"  # itself
-    BINARY = "binary"  # hexadecimal
-    DATE = "date"  # days since 1970-01-01
-    TIMESTAMP = "timestamp"  # microseconds since 1970-01-01 00:00 UTC
-    TIMESTAMP_NTZ = "timestamp_ntz"  # microseconds since 1970-01-01 00:00 of the wall clock
-    DURATION = "duration"  # microseconds
 
 
 class Function:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.language import PredicateSet
+from lakehouse_source.language import BoundPredicate, PredicateSet
+from lakehouse_source.language.bounds.bound import conjunction
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field
@@ -50,10 +51,11 @@ class AggregateReader(DataSourceReader):
         condition = decode_all(self.pushdown.condition, snapshot.schema)
         if types is None or condition is None:
             return None
+        where = PredicateSet.of(self.request.where).bind(snapshot.schema)
         found = aggregate(
             reader,
             snapshot,
-            (PredicateSet.of(self.request.where) & condition).bind(snapshot.schema),
+            BoundPredicate(conjunction([where.root, condition.root])),
             asked[Key.GROUP],
             [Aggregate(f, c or None) for f, c in zip(asked[Key.FUNCTIONS], asked[Key.COLUMNS])],
         )

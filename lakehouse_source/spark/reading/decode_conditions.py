@@ -1,185 +1,206 @@
-"""Door. Decodes the conditions that the planner extension pushes down.
+"""Door. Decodes the conditions that the planner extension hands on, as nodes of the language.
 
-The forms are those of `planner/vocabulary.py`. Spark applies every condition to the rows again, so
-pruning may leave out conditions that plake cannot express.
+The forms are those of `Node` in `protocol/vocabulary.py`. Java sends Spark's type of each part: a
+condition to which plake gives another type is not understood. Spark applies every condition to the
+rows again, so pruning may leave out conditions that are not understood.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language import (
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.language import BoundPredicate, PredicateSet, all_of
+from lakehouse_source.language.bounds.bound import conjunction
+from lakehouse_source.language.rows.bind import Binder
+from lakehouse_source.language.rows.sql_rows import scope_of
+from lakehouse_source.language.tree.nodes import (
+    COMPARISONS,
+    Call,
+    Case,
+    Cast,
+    Hint,
+    Interval,
+    Literal,
     Name,
-    Node,
-    PredicateSet,
-    Timestamp,
-    all_of,
-    any_of,
-    compare,
-    constant,
-    is_in,
-    is_null,
-    matches,
-    negated,
 )
-from lakehouse_source.schema.fields import children, find_field
-from lakehouse_source.schema.ordinal import EPOCH_DATE
-from lakehouse_source.spark.protocol.vocabulary import Key, Operator, Type
-from lakehouse_source.spark.reading.decode_expressions import decode_expression
-from lakehouse_source.spark.types.spark_types import readable
+from lakehouse_source.language.tree.nodes import Node as Tree
+from lakehouse_source.language.tree.types import INTEGERS, NAMED, is_decimal, spark_type
+from lakehouse_source.schema.fields import children, find_field, is_nested
+from lakehouse_source.spark.protocol.vocabulary import Key, Node
 
-# The operators by their forms. Predicates and the planner extension spell comparisons alike.
-CONSTANTS = {Operator.TRUE: True, Operator.FALSE: False}
-CONNECTIVES: dict[str, Callable[[list[Node]], Node]] = {
-    Operator.AND: all_of,
-    Operator.OR: any_of,
-    Operator.NOT: lambda nodes: negated(nodes[0]),
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+# Functions whose name in Spark's plans differs from the name in SQL.
+_NAMES = {
+    "unaryminus": "negative",
+    "timestampaddinterval": "+",
+    "<>": "!=",
+    "is_null": "isnull",
+    "is_not_null": "isnotnull",
+    "starts_with": "startswith",
+    "ends_with": "endswith",
 }
-COMPARISONS = (
-    Operator.EQUAL,
-    Operator.NULL_SAFE_EQUAL,
-    Operator.LESS,
-    Operator.LESS_OR_EQUAL,
-    Operator.GREATER,
-    Operator.GREATER_OR_EQUAL,
+_NESTED = ("struct<", "array<", "map<")
+_NULL_TESTS = ("isnull", "isnotnull")
+# They are truth values, whatever the types of their parts are.
+_TESTS = {
+    *COMPARISONS,
+    *_NULL_TESTS,
+    "and",
+    "or",
+    "not",
+    "in",
+    "startswith",
+    "endswith",
+    "contains",
+}
+_READ: dict[pa.DataType, Callable[[str], Any]] = {
+    pa.bool_(): lambda text: text == "true",
+    pa.float32(): float,
+    pa.float64(): float,
+    pa.string(): str,
+    pa.binary(): bytes.fromhex,
+}
+_NOT_UNDERSTOOD = (
+    InvalidPredicateError,
+    InvalidExpressionError,
+    LookupError,
+    ValueError,
+    RecursionError,
 )
-TEXT = {
-    Operator.STARTS_WITH: "startswith",
-    Operator.ENDS_WITH: "endswith",
-    Operator.CONTAINS: "contains",
-}
-_DAY_NS = 86_400 * 10**9
-
-
-def _date(text: str) -> date | Timestamp:
-    days = int(text)
-    try:
-        return EPOCH_DATE + timedelta(days=days)
-    except OverflowError:  # a year without a date in Python
-        return Timestamp(days * _DAY_NS, zoned=False)
-
-
-# How a literal's text is parsed, by the name of its type. Every literal is exact: a 32-bit float
-# arrives as the double of the same value.
-VALUES: dict[str, Callable[[str], Any]] = {
-    Type.BOOLEAN: lambda text: text == "true",
-    Type.LONG: int,
-    Type.FLOAT: float,
-    Type.DOUBLE: float,
-    Type.DECIMAL: Decimal,
-    Type.STRING: str,
-    Type.BINARY: bytes.fromhex,
-    Type.DATE: _date,
-    Type.TIMESTAMP: lambda text: Timestamp(int(text) * 1000, zoned=True),
-    Type.TIMESTAMP_NTZ: lambda text: Timestamp(int(text) * 1000, zoned=False),
-    Type.DURATION: lambda text: timedelta(microseconds=int(text)),
-}
 
 
 def decode_supported(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet:
-    """The conjunction of the terms that can be bound to the dataset's schema.
+    """What the terms that are understood say about columns.
 
     It may be true for more rows than all terms together, but Spark applies all terms.
     """
-    decoded = [_decode(term, schema) for term in terms]
-    return PredicateSet.of([one[0] for one in decoded if one is not None])
+    found: list[Tree] = []
+    for term in terms:
+        try:
+            found.append(Hint(decode(term, schema), _zone(term)))
+        except _NOT_UNDERSTOOD:
+            continue
+    return PredicateSet(all_of(found))
 
 
-def decode_all(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> PredicateSet | None:
-    """The conjunction of all terms; None: a term has no such condition."""
-    decoded = [_decode(term, schema) for term in terms]
-    known = [one[0] for one in decoded if one is not None and one[1]]
-    return PredicateSet.of(known) if len(known) == len(decoded) else None
-
-
-def _decode(term: Mapping[str, Any], schema: pa.Schema) -> tuple[PredicateSet, bool] | None:
-    """The condition of a term, and whether it is the whole term; None: it cannot be bound."""
-    if term[Key.OP] == Operator.EXPRESSION:
-        return decode_expression(term, schema)
+def decode_all(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> BoundPredicate | None:
+    """The conjunction of all terms; None: one is not understood."""
     try:
-        condition = PredicateSet.of(to_node(term, schema))
-        condition.bind(schema)
-    except (InvalidPredicateError, LookupError):
+        bound = [PredicateSet(decode(term, schema)).bind(schema, _zone(term)) for term in terms]
+    except _NOT_UNDERSTOOD:
         return None
-    return condition, True
+    return BoundPredicate(conjunction([one.root for one in bound]))
 
 
-def to_node(term: Mapping[str, Any], schema: pa.Schema) -> Node:
+def decode(term: Mapping[str, Any], schema: pa.Schema) -> Tree:
     """The node with the same meaning as a term.
 
     Raises:
-        LookupError: plake has no such operator, type or literal.
+        LookupError: there is no such type.
+        InvalidExpressionError: a part is not known, or plake gives it another type.
         InvalidPredicateError: Spark sees a column as another type than the dataset has,
             because of a schema that the user gave.
     """
-    op = term[Key.OP]
-    if op in CONSTANTS:
-        return constant(CONSTANTS[op])
-    if op in CONNECTIVES:
-        return CONNECTIVES[op]([to_node(inner, schema) for inner in term[Key.TERMS]])
-    column = Name(tuple(term[Key.COLUMN]))
-    if op == Operator.IS_NULL:
-        return is_null(column)
-    _check_type(column, term[Key.TYPE], schema)
-    values = [VALUES[term[Key.TYPE]](text) for text in term[Key.VALUES]]
-    if term[Key.NULL]:
-        values.append(None)
-    if op == Operator.IN:
-        return is_in(column, values)
-    if op in COMPARISONS:
-        return compare(column, op, values[0])
-    return matches(TEXT[op], column, values[0])
+    return _Decoder(schema, _zone(term)).node(term)
 
 
-def compared_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
-    """The value in the JSON of a term that a column equals it; None: there is none, or NULL."""
-    if text is None:
+def literal_value(text: str | None, type_: pa.DataType) -> pa.Scalar | None:
+    """The value in the JSON of a literal, for a column; None: there is none, or NULL."""
+    literal = {} if text is None else json.loads(text)
+    if not literal.get(Key.VALUES):
         return None
-    term = json.loads(text)
-    if term.get(Key.NULL) or not term.get(Key.VALUES):
-        return None
-    decoded = VALUES[term[Key.TYPE]](term[Key.VALUES][0])
-    if isinstance(decoded, Timestamp):
-        decoded = decoded.nanoseconds // 1000
-    return pa.scalar(decoded, type_)
+    return pa.scalar(_reader(named_type(literal[Key.TYPE]))(literal[Key.VALUES][0]), type_)
 
 
-def _check_type(column: Name, expected: str, schema: pa.Schema) -> None:
-    """Refuse a term whose type is not the column's: 9 < 10 as numbers, but '9' > '10' as text."""
-    fields = list(schema)
-    found: pa.Field | None = None
-    for name in column.parts:
-        found = find_field(name, fields)
-        if found is None:
-            break
-        fields = children(found.type)
-    if found is None or type_name(found.type) != expected:
+def named_type(text: str) -> pa.DataType:
+    """A type by the name that Spark's catalog gives it.
+
+    Raises:
+        LookupError: conditions have no such type.
+    """
+    match = _DECIMAL.fullmatch(text)
+    if match is not None:
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if text.startswith("interval "):
+        return pa.duration("us")
+    return pa.null() if text == "void" else NAMED[text.upper()]
+
+
+def _zone(term: Mapping[str, Any]) -> str:
+    return str(term.get(Key.ZONE, "UTC"))
+
+
+def _reader(type_: pa.DataType) -> Callable[[str], Any]:
+    return Decimal if is_decimal(type_) else _READ.get(type_, int)
+
+
+class _Decoder:
+    def __init__(self, schema: pa.Schema, zone: str) -> None:
+        self._schema = schema
+        self._binder = Binder(scope_of(schema, zone))
+
+    def node(self, data: Mapping[str, Any]) -> Tree:
+        """The node with its type checked."""
+        (found,) = self._nodes(data)
+        return found
+
+    def _nodes(self, data: Mapping[str, Any]) -> tuple[Tree, ...]:
+        kind = data[Key.OP]
+        if kind == Node.COLUMN:
+            return (self._column(data),)
+        type_ = named_type(data[Key.TYPE])
+        if kind == Node.LITERAL:
+            return _literals(data, type_)
+        name = _NAMES.get(data.get(Key.NAME, ""), data.get(Key.NAME, ""))
+        if name in _NULL_TESTS and data[Key.TERMS][0][Key.OP] == Node.COLUMN:
+            return (Call(name, (Name(tuple(data[Key.TERMS][0][Key.COLUMN])),)),)
+        parts = tuple(node for term in data[Key.TERMS] for node in self._nodes(term))
+        if kind == Node.CALL:
+            found: Tree = Call(name, parts)
+        elif kind == Node.CASE:
+            otherwise = parts[-1] if len(parts) % 2 else Literal(None, pa.null())
+            found = Case(tuple(zip(parts[:-1:2], parts[1::2])), otherwise)
+        else:
+            found = Cast(parts[0], type_, safe=kind == Node.TRY_CAST)
+        if name not in _TESTS and self._binder.bind(found).type != type_:
+            raise LookupError(data[Key.TYPE])
+        return (found,)
+
+    def _column(self, data: Mapping[str, Any]) -> Tree:
+        path, stored = data[Key.COLUMN], pa.struct(list(self._schema))
+        for name in path:
+            field = find_field(name, children(stored))
+            if field is None:
+                raise LookupError(name)
+            stored = field.type
+        column, found = Name(tuple(path)), spark_type(stored)
+        if is_nested(found) and data[Key.TYPE].startswith(_NESTED):
+            return column
+        found = pa.duration("us") if pa.types.is_duration(found) else found
+        shown = named_type(data[Key.TYPE])
+        # A schema that the user gave may show the column as another type: 9 < 10, but '9' > '10'.
+        if found == shown:
+            return column
+        if {found, shown} <= {*INTEGERS} or (is_decimal(found) and is_decimal(shown)):
+            return Cast(column, shown)
         raise InvalidPredicateError(
-            reason=f"column {column} of the dataset is not of type {expected}"
+            reason=f"column {column} of the dataset is not of type {data[Key.TYPE]}"
         )
 
 
-def type_name(type_: pa.DataType) -> str | None:
-    """The planner extension's name of a stored type; None: literals of it are not pushed down."""
-    t, type_ = pa.types, readable(type_)
-    named = (
-        (t.is_boolean, Type.BOOLEAN),
-        (t.is_integer, Type.LONG),
-        (t.is_float32, Type.FLOAT),
-        (t.is_float64, Type.DOUBLE),
-        (t.is_decimal, Type.DECIMAL),
-        (lambda x: t.is_string(x) or t.is_large_string(x), Type.STRING),
-        (lambda x: t.is_binary(x) or t.is_large_binary(x), Type.BINARY),
-        (t.is_date, Type.DATE),
-        (t.is_duration, Type.DURATION),
-    )
-    if t.is_timestamp(type_):
-        return Type.TIMESTAMP_NTZ if type_.tz is None else Type.TIMESTAMP
-    return next((name for check, name in named if check(type_)), None)
+def _literals(data: Mapping[str, Any], type_: pa.DataType) -> tuple[Tree, ...]:
+    null = (Literal(None, pa.null() if pa.types.is_duration(type_) else type_),)
+    values: Iterable[Tree]
+    if pa.types.is_duration(type_):
+        values = [Interval(int(text), whole_days=False) for text in data[Key.VALUES]]
+    else:
+        read = _reader(type_)
+        values = [Literal(read(text), type_) for text in data[Key.VALUES]]
+    return (*values, *(null if data[Key.NULL] else ()))

@@ -27,7 +27,7 @@ class Pushdown:
 
     `schema`: the columns to read, without the envelope.
     `isolated`: the scan has a read plan of its own and may be pruned. If it is false, no other
-    field is set. `condition`: conditions, as `decode_conditions.decode_usable` reads them, that are
+    field is set. `condition`: conditions, as `decode_conditions` reads them, that are
     true for every row that Spark needs. Spark applies them again. `join_keys`: more such
     conditions. They hold for one run of the query, so they may change which tasks are planned, but
     not how a task is read. `rows_only`: Spark counts rows and uses no value. `schema` then holds

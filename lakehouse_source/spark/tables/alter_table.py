@@ -13,7 +13,7 @@ from pyspark.sql.types import _parse_datatype_json_value as parse_type
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark.protocol.vocabulary import Change, Question
-from lakehouse_source.spark.reading.decode_conditions import compared_value
+from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.tables.table_properties import RESERVED, divided
 from lakehouse_source.spark.types.spark_types import arrow_schema
@@ -118,7 +118,7 @@ def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) 
 
 def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
     text = change.get(Question.VALUE)
-    return None if text is None else compared_value(json.loads(text)[Question.VALUE], type_)
+    return None if text is None else literal_value(json.loads(text)[Question.VALUE], type_)
 
 
 def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.Field]:

@@ -25,7 +25,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
     Question,
     Stage,
 )
-from lakehouse_source.spark.reading.decode_conditions import compared_value
+from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import (
     Place,
     Request,
@@ -213,7 +213,7 @@ def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:
         value = json.loads(text)
         at = schema.names.index(value[Question.FIELD])
         field = schema.field(at)
-        default = compared_value(value[Question.VALUE], field.type)
+        default = literal_value(value[Question.VALUE], field.type)
         schema = schema.set(at, with_write_default(field, default))
     return schema
 

@@ -71,7 +71,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Feature.AGGREGATES, List.of(
           "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
       Map.entry(Feature.FUNCTIONS, List.of(
-          "scan.ExpressionData", "scan.TranslatableConditions")),
+          "scan.ExpressionData")),
       Map.entry(Feature.JOIN_KEYS, List.of("scan.IsolatedScan")),
       Map.entry(Feature.BATCHES, List.of("scan.BatchReads")),
       Map.entry(Feature.DECIMALS, List.of("scan.LongDecimals")),

@@ -23,13 +23,10 @@ import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.expressions.ClusterByTransform;
-import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
@@ -136,24 +133,19 @@ public final class TableQuestions {
     return String.join(".", column.fieldNames());
   }
 
-  /** The value of a column, in the form of a condition. */
+  /** The value of a column, as a literal of a condition. */
   private static String value(String column, DataType type, Literal<?> value) {
     // Texts with a length or a collation are stored as texts.
     DataType stored = type instanceof StringType || type instanceof VarcharType
         || type instanceof CharType ? DataTypes.StringType : type;
-    StructType table = new StructType(new StructField[] {
-        new StructField(column, stored, true, org.apache.spark.sql.types.Metadata.empty())});
-    Predicate equal = new Predicate(Vocabulary.Operator.EQUAL, new Expression[] {
-        Expressions.column(Refusal.quoted(column)),
-        stored == type ? value : new LiteralValue<>(value.value(), stored)});
-    ConditionData data = new ConditionData(table, new Predicate[] {equal});
-    if (value.value() != null && (!data.isWhole() || data.terms().length != 1)) {
+    boolean fits = stored != type || type.equals(value.dataType());
+    if (value.value() != null && !(fits && ConditionData.hasText(stored))) {
       throw Refusal.because("plake has no default values of type " + type.simpleString()
           + ": column " + column);
     }
     ObjectNode found = Envelope.object().put(Vocabulary.Question.FIELD, column);
     found.put(Vocabulary.Question.VALUE,
-        value.value() == null ? null : data.terms()[0].json());
+        value.value() == null ? null : ConditionData.literal(value.value(), stored).json());
     return found.toString();
   }
 

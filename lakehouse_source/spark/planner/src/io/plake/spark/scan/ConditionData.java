@@ -3,61 +3,54 @@ package io.plake.spark.scan;
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
 import java.util.List;
-import java.util.Map;
+import java.util.Locale;
+import java.util.Objects;
 import java.util.Set;
-import java.util.stream.Collectors;
-import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
-import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
-import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Spark's predicates in the forms of {@code planner/vocabulary.py}, as metadata of a schema.
+ * Spark's predicates that compare columns with literals, as trees in the form of {@code Node} in
+ * {@code protocol/vocabulary.py}, with which metadata of a schema are made. {@link ExpressionData}
+ * makes the trees of other conditions. The reading side is
+ * {@code lakehouse_source/spark/reading/decode_conditions.py}.
  *
- * <p>Values are text, because the JSON of a schema has neither NaN nor decimals. The reading side
- * is {@code lakehouse_source/spark/reading/decode_conditions.py}.
- *
- * <p>A predicate without a form is left out where that makes the condition weaker and not
+ * <p>A predicate without a tree is left out where that makes the condition weaker and not
  * stronger: it is a term of an AND that is not under NOT.
  */
 public final class ConditionData {
   /** With more values, to send them takes longer than pruning by them saves. */
   private static final int MOST_VALUES = 100_000;
 
-  private static final Map<DataType, String> PLAIN = Map.of(
-      DataTypes.BooleanType, Vocabulary.Type.BOOLEAN,
-      DataTypes.StringType, Vocabulary.Type.STRING,
-      DataTypes.BinaryType, Vocabulary.Type.BINARY,
-      DataTypes.DateType, Vocabulary.Type.DATE,
-      DataTypes.TimestampType, Vocabulary.Type.TIMESTAMP,
-      DataTypes.TimestampNTZType, Vocabulary.Type.TIMESTAMP_NTZ);
+  private static final Set<DataType> PLAIN = Set.of(
+      DataTypes.BooleanType, DataTypes.ByteType, DataTypes.ShortType, DataTypes.IntegerType,
+      DataTypes.LongType, DataTypes.FloatType, DataTypes.DoubleType, DataTypes.StringType,
+      DataTypes.BinaryType, DataTypes.DateType, DataTypes.TimestampType, DataTypes.TimestampNTZType);
 
-  private static final Set<String> PLAIN_NAMES = Set.of(
-      "AND", "OR", "NOT", "ALWAYS_TRUE", "ALWAYS_FALSE", "IS_NULL", "IS_NOT_NULL", "<>",
-      Vocabulary.Operator.EQUAL, Vocabulary.Operator.NULL_SAFE_EQUAL, Vocabulary.Operator.LESS,
-      Vocabulary.Operator.LESS_OR_EQUAL, Vocabulary.Operator.GREATER,
-      Vocabulary.Operator.GREATER_OR_EQUAL, "STARTS_WITH", "ENDS_WITH", "CONTAINS", "IN");
+  private static final Set<String> JOINS = Set.of("AND", "OR", "NOT");
+  private static final Set<String> TESTS = Set.of(
+      "IS_NULL", "IS_NOT_NULL", "=", "<>", "<=>", "<", "<=", ">", ">=", "STARTS_WITH", "ENDS_WITH",
+      "CONTAINS", "IN");
 
   private final StructType table;
+  private final Predicate[] predicates;
   private final List<Metadata> terms = new ArrayList<>();
-  private final List<Predicate> used = new ArrayList<>();
+  private final List<Object> shown = new ArrayList<>();
   private boolean whole = true;
 
   public ConditionData(StructType table, Predicate[] predicates) {
@@ -70,49 +63,50 @@ public final class ConditionData {
    */
   ConditionData(StructType table, Predicate[] predicates, String expressions) {
     this.table = table;
+    this.predicates = predicates;
     Metadata more = expressions == null ? null : Metadata.fromJson(expressions);
     boolean all = more != null && more.getBoolean(Vocabulary.Key.WHOLE);
     for (Predicate predicate : predicates) {
-      boolean before = whole;
-      Metadata term = weaker(predicate);
-      boolean said = all && !isPlain(predicate);
+      Metadata term = exact(predicate);
+      if (term != null) {
+        shown.add(predicate);
+      } else {
+        whole &= all && !isPlain(predicate);
+        term = weaker(predicate);
+      }
       if (term != null) {
         terms.add(term);
       }
-      if (term != null || said) {
-        used.add(predicate);
-      }
-      whole = said ? before : whole;
     }
     if (more != null) {
-      terms.addAll(List.of(more.getMetadataArray(Vocabulary.Key.TERMS)));
+      for (Metadata term : more.getMetadataArray(Vocabulary.Key.TERMS)) {
+        terms.add(term);
+        shown.add(term.getString(Vocabulary.Key.TEXT));
+      }
     }
   }
 
-  /** Whether a predicate compares columns with literals, and nothing else is in it. */
+  /** Whether nothing but columns, literals and comparisons is in a predicate. */
   private static boolean isPlain(Expression part) {
     return part instanceof NamedReference || part instanceof Literal
-        || part instanceof Predicate && PLAIN_NAMES.contains(((Predicate) part).name())
+        || part instanceof Predicate inner
+            && (JOINS.contains(inner.name()) || TESTS.contains(inner.name()))
             && Arrays.stream(part.children()).allMatch(ConditionData::isPlain);
   }
 
-  /** The conjuncts that have a form. */
+  /** The conjuncts that have a tree. */
   public Metadata[] terms() {
     return terms.toArray(new Metadata[0]);
   }
 
-  /** The predicates that they came from. */
-  Predicate[] used() {
-    return used.toArray(new Predicate[0]);
+  /** The predicates that were given. */
+  Predicate[] predicates() {
+    return predicates;
   }
 
   /** All of them for people. */
   String texts() {
-    Stream<String> expressions = terms.stream()
-        .filter(term -> term.contains(Vocabulary.Key.NAME))
-        .map(term -> term.getString(Vocabulary.Key.NAME));
-    Stream<String> plain = used.stream().filter(ConditionData::isPlain).map(Object::toString);
-    return Stream.concat(plain, expressions).collect(Collectors.joining(", ", "[", "]"));
+    return shown.toString();
   }
 
   /** Tells whether no predicate was left out or weakened. */
@@ -120,13 +114,11 @@ public final class ConditionData {
     return whole;
   }
 
-  /** The predicate, or one that follows from it; null where nothing is left. */
+  /** A predicate that follows from one without a tree; null where nothing is left. */
   private Metadata weaker(Predicate predicate) {
     boolean and = "AND".equals(predicate.name());
     if (!and && !"OR".equals(predicate.name())) {
-      Metadata found = exact(predicate);
-      whole &= found != null;
-      return found;
+      return exact(predicate);
     }
     List<Metadata> kept = new ArrayList<>();
     for (Expression child : predicate.children()) {
@@ -134,116 +126,52 @@ public final class ConditionData {
       if (term != null) {
         kept.add(term);
       } else if (!and) {
-        return null; // any row may match a branch without a form
+        return null; // any row may match a branch without a tree
       }
     }
-    return kept.isEmpty() ? null : joined(and ? Vocabulary.Operator.AND : Vocabulary.Operator.OR, kept);
+    return kept.isEmpty() ? null : call(predicate.name(), DataTypes.BooleanType, kept);
   }
 
-  /** The predicate itself, or null. */
+  /** The predicate itself; null where it does more than compare columns with literals. */
   private Metadata exact(Predicate predicate) {
-    Expression[] children = predicate.children();
-    return switch (predicate.name()) {
-      case "AND" -> joined(Vocabulary.Operator.AND, children);
-      case "OR" -> joined(Vocabulary.Operator.OR, children);
-      case "NOT" -> joined(Vocabulary.Operator.NOT, children);
-      case "ALWAYS_TRUE" -> operator(Vocabulary.Operator.TRUE).build();
-      case "ALWAYS_FALSE" -> operator(Vocabulary.Operator.FALSE).build();
-      case "IS_NULL" -> onColumn(Vocabulary.Operator.IS_NULL, children[0]);
-      case "IS_NOT_NULL" -> negated(onColumn(Vocabulary.Operator.IS_NULL, children[0]));
-      case "<>" -> negated(comparison(Vocabulary.Operator.EQUAL, children));
-      case "=" -> comparison(Vocabulary.Operator.EQUAL, children);
-      case "<=>" -> comparison(Vocabulary.Operator.NULL_SAFE_EQUAL, children);
-      case "<" -> comparison(Vocabulary.Operator.LESS, children);
-      case "<=" -> comparison(Vocabulary.Operator.LESS_OR_EQUAL, children);
-      case ">" -> comparison(Vocabulary.Operator.GREATER, children);
-      case ">=" -> comparison(Vocabulary.Operator.GREATER_OR_EQUAL, children);
-      case "STARTS_WITH" -> withValues(Vocabulary.Operator.STARTS_WITH, children);
-      case "ENDS_WITH" -> withValues(Vocabulary.Operator.ENDS_WITH, children);
-      case "CONTAINS" -> withValues(Vocabulary.Operator.CONTAINS, children);
-      case "IN" -> withValues(Vocabulary.Operator.IN, children);
-      default -> null;
-    };
-  }
-
-  private static MetadataBuilder operator(String op) {
-    return new MetadataBuilder().putString(Vocabulary.Key.OP, op);
-  }
-
-  /** Null where one of the terms has no form. */
-  private Metadata joined(String op, Expression[] children) {
-    List<Metadata> terms = new ArrayList<>();
-    for (Expression child : children) {
-      Metadata term = child instanceof Predicate ? exact((Predicate) child) : null;
-      if (term == null) {
-        return null;
+    String name = predicate.name();
+    if (name.startsWith("ALWAYS_")) {
+      return literal(name.equals("ALWAYS_TRUE"), DataTypes.BooleanType);
+    }
+    List<Metadata> parts = null;
+    if (JOINS.contains(name)) {
+      parts = new ArrayList<>();
+      for (Expression child : predicate.children()) {
+        parts.add(child instanceof Predicate inner ? exact(inner) : null);
       }
-      terms.add(term);
+    } else if (TESTS.contains(name)) {
+      parts = test(predicate.children());
     }
-    return joined(op, terms);
+    return parts == null || parts.contains(null) ? null : call(name, DataTypes.BooleanType, parts);
   }
 
-  private static Metadata joined(String op, List<Metadata> terms) {
-    return operator(op)
-        .putMetadataArray(Vocabulary.Key.TERMS, terms.toArray(new Metadata[0])).build();
-  }
-
-  private static Metadata negated(Metadata term) {
-    return term == null ? null : joined(Vocabulary.Operator.NOT, List.of(term));
-  }
-
-  private Metadata onColumn(String op, Expression reference) {
-    return reference instanceof NamedReference column && typeOf(column) != null
-        ? operator(op).putStringArray(Vocabulary.Key.COLUMN, column.fieldNames()).build() : null;
-  }
-
-  private Metadata comparison(String op, Expression[] children) {
-    if (children[0] instanceof Literal && children[1] instanceof NamedReference) {
-      return withValues(turned(op), new Expression[] {children[1], children[0]});
-    }
-    return withValues(op, children);
-  }
-
-  /** The operator for operands in the other order. */
-  private static String turned(String op) {
-    return switch (op) {
-      case Vocabulary.Operator.LESS -> Vocabulary.Operator.GREATER;
-      case Vocabulary.Operator.LESS_OR_EQUAL -> Vocabulary.Operator.GREATER_OR_EQUAL;
-      case Vocabulary.Operator.GREATER -> Vocabulary.Operator.LESS;
-      case Vocabulary.Operator.GREATER_OR_EQUAL -> Vocabulary.Operator.LESS_OR_EQUAL;
-      default -> op;
-    };
-  }
-
-  /** A column with one or more literals of its own type. */
-  private Metadata withValues(String op, Expression[] children) {
-    Metadata column = onColumn(op, children[0]);
-    if (column == null || children.length - 1 > MOST_VALUES) {
+  /** A column, and the literals of its own type with which it is compared; null for other parts. */
+  private List<Metadata> test(Expression[] parts) {
+    int place = parts.length == 2 && parts[0] instanceof Literal ? 1 : 0;
+    DataType type = parts[place] instanceof NamedReference column ? typeOf(column) : null;
+    if (type == null || parts.length > MOST_VALUES + 1 || parts.length > 1 && !hasText(type)) {
       return null;
     }
-    DataType type = typeOf((NamedReference) children[0]);
-    String name = nameOf(type);
-    if (name == null) {
-      return null;
-    }
-    List<String> values = new ArrayList<>();
-    boolean hasNull = false;
-    for (int i = 1; i < children.length; i++) {
-      if (!(children[i] instanceof Literal)) {
+    List<Object> values = new ArrayList<>();
+    for (int i = 0; i < parts.length; i++) {
+      if (i == place) {
+        continue;
+      }
+      if (!(parts[i] instanceof Literal<?> one)
+          || one.value() != null && !type.equals(one.dataType())) {
         return null;
       }
-      Literal<?> literal = (Literal<?>) children[i];
-      if (literal.value() == null) {
-        hasNull = true;
-      } else if (type.equals(literal.dataType())) {
-        values.add(text(literal.value(), type));
-      } else {
-        return null;
-      }
+      values.add(one.value());
     }
-    return new MetadataBuilder().withMetadata(column).putString(Vocabulary.Key.TYPE, name)
-        .putStringArray(Vocabulary.Key.VALUES, values.toArray(new String[0]))
-        .putBoolean(Vocabulary.Key.NULL, hasNull).build();
+    Metadata column = column(List.of(((NamedReference) parts[place]).fieldNames()), type);
+    Metadata listed = literals(values, type);
+    return parts.length == 1 ? Arrays.asList(column)
+        : place == 0 ? Arrays.asList(column, listed) : Arrays.asList(listed, column);
   }
 
   /** The type of a column of the table, or null where the names lead nowhere. */
@@ -251,9 +179,10 @@ public final class ConditionData {
     DataType found = table;
     for (String name : reference.fieldNames()) {
       StructField field = null;
-      if (found instanceof StructType) {
-        for (StructField candidate : ((StructType) found).fields()) {
-          field = candidate.name().equals(name) ? candidate : field;
+      if (found instanceof StructType struct) {
+        for (StructField candidate : struct.fields()) {
+          boolean alike = field == null && candidate.name().equalsIgnoreCase(name);
+          field = alike || candidate.name().equals(name) ? candidate : field;
         }
       }
       if (field == null) {
@@ -264,29 +193,53 @@ public final class ConditionData {
     return found;
   }
 
-  /** The name of the type, or null. Strings with a collation have none: they compare otherwise. */
-  static String nameOf(DataType type) {
-    if (type instanceof ByteType || type instanceof ShortType || type instanceof IntegerType
-        || type instanceof LongType) {
-      return Vocabulary.Type.LONG;
-    }
-    if (type instanceof FloatType) {
-      return Vocabulary.Type.FLOAT;
-    }
-    if (type instanceof DoubleType) {
-      return Vocabulary.Type.DOUBLE;
-    }
-    if (type instanceof DecimalType) {
-      return Vocabulary.Type.DECIMAL;
-    }
-    if (type instanceof DayTimeIntervalType) {
-      return Vocabulary.Type.DURATION;
-    }
-    return PLAIN.get(type);
+  // --- trees ---
+
+  /**
+   * Whether literals of a type have a text. Strings with a collation have none: they compare
+   * otherwise.
+   */
+  public static boolean hasText(DataType type) {
+    return PLAIN.contains(type) || type instanceof DecimalType
+        || type instanceof DayTimeIntervalType;
+  }
+
+  static Metadata column(List<String> path, DataType type) {
+    return new MetadataBuilder().withMetadata(node(Vocabulary.Node.COLUMN, type))
+        .putStringArray(Vocabulary.Key.COLUMN, path.toArray(new String[0])).build();
+  }
+
+  public static Metadata literal(Object value, DataType type) {
+    return literals(Collections.singletonList(value), type);
+  }
+
+  /** The values of a list. */
+  static Metadata literals(Collection<?> values, DataType type) {
+    String[] found = values.stream().filter(Objects::nonNull).map(value -> text(value, type))
+        .toArray(String[]::new);
+    return new MetadataBuilder().withMetadata(node(Vocabulary.Node.LITERAL, type))
+        .putStringArray(Vocabulary.Key.VALUES, found)
+        .putBoolean(Vocabulary.Key.NULL, found.length < values.size()).build();
+  }
+
+  static Metadata call(String name, DataType type, List<Metadata> parts) {
+    Metadata named = new MetadataBuilder().withMetadata(node(Vocabulary.Node.CALL, type))
+        .putString(Vocabulary.Key.NAME, name.toLowerCase(Locale.ROOT)).build();
+    return with(named, parts);
+  }
+
+  static Metadata with(Metadata node, List<Metadata> parts) {
+    return new MetadataBuilder().withMetadata(node)
+        .putMetadataArray(Vocabulary.Key.TERMS, parts.toArray(new Metadata[0])).build();
+  }
+
+  static Metadata node(String kind, DataType type) {
+    return new MetadataBuilder().putString(Vocabulary.Key.OP, kind)
+        .putString(Vocabulary.Key.TYPE, type.catalogString()).build();
   }
 
   /** The text of a value that Spark holds, in the form of its type. */
-  static String text(Object value, DataType type) {
+  private static String text(Object value, DataType type) {
     if (value instanceof Decimal) {
       return ((Decimal) value).toJavaBigDecimal().toPlainString();
     }

@@ -4,43 +4,38 @@ import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Locale;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.BinaryOperator;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.If;
-import org.apache.spark.sql.catalyst.expressions.In;
 import org.apache.spark.sql.catalyst.expressions.InSet;
-import org.apache.spark.sql.catalyst.expressions.IsNotNull;
-import org.apache.spark.sql.catalyst.expressions.IsNull;
+import org.apache.spark.sql.catalyst.expressions.KnownNullable;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.Not;
-import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.Size;
-import org.apache.spark.sql.catalyst.expressions.StringPredicate;
 import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
+import org.apache.spark.sql.catalyst.util.V2ExpressionBuilder;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
+import org.apache.spark.sql.types.StructType;
 import scala.Enumeration;
 import scala.Option;
 import scala.collection.Iterable;
 import scala.collection.Iterator;
 
 /**
- * Conditions of Spark's plan that are no plain comparisons, as trees in the form of {@code Node} in
- * {@code protocol/vocabulary.py}. What a function means is decided by Python, which reads them in
- * {@code spark/reading/decode_expressions.py}. Here is decided only which trees mean what their text
- * means: in ANSI mode, in one time zone, with Spark's own functions.
+ * Conditions of Spark's plan that are no plain comparisons, as trees like those of {@link
+ * ConditionData}. What a function means is decided by Python. Here is decided only which trees mean
+ * what their text means: in ANSI mode, in one time zone, with Spark's own functions.
  */
 final class ExpressionData {
   private static final int MOST_NODES = 500;
@@ -62,46 +57,52 @@ final class ExpressionData {
 
   private ExpressionData() {}
 
-  /**
-   * The conjuncts of a condition that {@link ConditionData} has no form for, as the value of {@link
-   * Vocabulary.Option#CONDITIONS}; null where there are none.
-   */
-  static String of(Expression condition) {
-    List<Metadata> found = new ArrayList<>();
-    boolean whole = collect(condition, found);
-    Metadata terms = with(Metadata.empty(), found);
-    return found.isEmpty() ? null : new MetadataBuilder().withMetadata(terms)
-        .putBoolean(Vocabulary.Key.WHOLE, whole).build().json();
-  }
+  /** A condition, and the conjuncts of it that {@link ConditionData} has no tree for. */
+  static final class Conjuncts {
+    private final StructType table;
+    private final List<Metadata> terms = new ArrayList<>();
+    private boolean whole = true;
 
-  /** Adds the terms of a condition, and tells whether none was left out. */
-  private static boolean collect(Expression condition, List<Metadata> found) {
-    if (condition instanceof And) {
-      boolean whole = collect(((And) condition).left(), found);
-      return collect(((And) condition).right(), found) && whole;
-    }
-    try {
-      return isPlain(condition) || found.add(new ExpressionData().term(condition));
-    } catch (Unsaid e) {
-      return false;
-    }
-  }
+    /** The condition, in which Spark does not offer the conjuncts that it cannot translate. */
+    final Expression offered;
 
-  /** Whether a condition compares columns with literals, and nothing else is in it. */
-  private static boolean isPlain(Expression condition) {
-    boolean joins = condition instanceof And || condition instanceof Or || condition instanceof Not;
-    boolean tests = condition instanceof BinaryComparison || condition instanceof In
-        || condition instanceof InSet || condition instanceof IsNull
-        || condition instanceof IsNotNull || condition instanceof StringPredicate;
-    int columns = 0;
-    for (Iterator<Expression> it = condition.children().iterator(); it.hasNext(); ) {
-      Expression child = it.next();
-      columns += isColumn(child) ? 1 : 0;
-      if (joins ? !isPlain(child) : !isColumn(child) && !(child instanceof Literal)) {
-        return false;
+    Conjuncts(StructType table, Expression condition) {
+      this.table = table;
+      this.offered = collect(condition);
+    }
+
+    /** The value of {@link Vocabulary.Option#CONDITIONS}; null where there are no such conjuncts. */
+    String json() {
+      return terms.isEmpty() ? null : new MetadataBuilder()
+          .withMetadata(ConditionData.with(Metadata.empty(), terms))
+          .putBoolean(Vocabulary.Key.WHOLE, whole).build().json();
+    }
+
+    private Expression collect(Expression condition) {
+      if (condition instanceof And and) {
+        Expression left = collect(and.left());
+        Expression right = collect(and.right());
+        return left == and.left() && right == and.right() ? and : new And(left, right);
       }
+      Expression found = condition;
+      try {
+        Object offer = new V2ExpressionBuilder(condition, true).build().getOrElse(() -> null);
+        if (offer instanceof Predicate predicate
+            && new ConditionData(table, new Predicate[] {predicate}).isWhole()) {
+          return condition;
+        }
+      } catch (AssertionError e) {
+        // A part of truth values inside of a function, as in coalesce(a > 1, b > 2): Spark asserts
+        // that it is a predicate. The node below has the value of what is inside.
+        found = new KnownNullable(condition);
+      }
+      try {
+        terms.add(new ExpressionData().term(condition));
+      } catch (Unsaid e) {
+        whole = false;
+      }
+      return found;
     }
-    return joins || isColumn(condition) || condition instanceof Literal || tests && columns == 1;
   }
 
   private static boolean isColumn(Expression node) {
@@ -114,24 +115,22 @@ final class ExpressionData {
     if (zones.size() > 1) {
       throw new Unsaid();
     }
-    return new MetadataBuilder().putString(Vocabulary.Key.OP, Vocabulary.Operator.EXPRESSION)
-        .putMetadataArray(Vocabulary.Key.TERMS, new Metadata[] {tree})
-        .putString(Vocabulary.Key.NAME, condition.sql())
+    return new MetadataBuilder().withMetadata(tree)
+        .putString(Vocabulary.Key.TEXT, condition.sql())
         .putString(Vocabulary.Key.ZONE, zones.isEmpty() ? "UTC" : zones.iterator().next()).build();
   }
 
   private Metadata tree(Expression node) throws Unsaid {
     DataType type = node.dataType();
-    boolean known = ConditionData.nameOf(type) != null || DataTypes.NullType.equals(type);
+    boolean known = ConditionData.hasText(type) || DataTypes.NullType.equals(type);
     if (!known && !isColumn(node) || ++nodes > MOST_NODES || !node.deterministic()) {
       throw new Unsaid();
     }
     if (isColumn(node)) {
-      return new MetadataBuilder().withMetadata(said(Vocabulary.Node.COLUMN, type))
-          .putStringArray(Vocabulary.Key.COLUMN, path(node).toArray(new String[0])).build();
+      return ConditionData.column(path(node), type);
     }
     if (node instanceof Literal) {
-      return literal(((Literal) node).value(), type);
+      return ConditionData.literal(((Literal) node).value(), type);
     }
     if (node.getClass().getPackage() != Expression.class.getPackage()
         || node instanceof UserDefinedExpression) {
@@ -148,18 +147,19 @@ final class ExpressionData {
     }
     checkMode(node);
     if (node instanceof CaseWhen || node instanceof If) {
-      return with(said(Vocabulary.Node.CASE, type), trees(node));
+      return ConditionData.with(ConditionData.node(Vocabulary.Node.CASE, type), trees(node));
     }
     if (node instanceof InSet in) {
-      return call(Vocabulary.Operator.IN, type, values(in));
+      return ConditionData.call("in", type, values(in));
     }
     List<Metadata> arguments = trees(node);
     if (node instanceof Like like) {
-      arguments.add(literal(String.valueOf(like.escapeChar()), DataTypes.StringType));
+      arguments.add(
+          ConditionData.literal(String.valueOf(like.escapeChar()), DataTypes.StringType));
     }
     String name = node instanceof BinaryOperator
         ? ((BinaryOperator) node).sqlOperator() : node.prettyName();
-    return call(name.toLowerCase(Locale.ROOT), type, arguments);
+    return ConditionData.call(name, type, arguments);
   }
 
   private static List<String> path(Expression column) {
@@ -185,9 +185,9 @@ final class ExpressionData {
     if (in.hset().size() > MOST_VALUES) {
       throw new Unsaid();
     }
-    for (Iterator<Object> it = in.hset().iterator(); it.hasNext(); ) {
-      found.add(literal(it.next(), in.child().dataType()));
-    }
+    List<Object> values = new ArrayList<>();
+    in.hset().foreach(values::add);
+    found.add(ConditionData.literals(values, in.child().dataType()));
     return found;
   }
 
@@ -201,7 +201,7 @@ final class ExpressionData {
       throw new Unsaid();
     }
     String kind = mode.equals("TRY") ? Vocabulary.Node.TRY_CAST : Vocabulary.Node.CAST;
-    return with(said(kind, node.dataType()), trees(node));
+    return ConditionData.with(ConditionData.node(kind, node.dataType()), trees(node));
   }
 
   private static boolean isMoment(DataType type) {
@@ -222,27 +222,5 @@ final class ExpressionData {
         throw new Unsaid();
       }
     }
-  }
-
-  private static Metadata literal(Object value, DataType type) {
-    String[] texts = value == null ? new String[0] : new String[] {ConditionData.text(value, type)};
-    return new MetadataBuilder().withMetadata(said(Vocabulary.Node.LITERAL, type))
-        .putStringArray(Vocabulary.Key.VALUES, texts).build();
-  }
-
-  private static Metadata call(String name, DataType type, List<Metadata> arguments) {
-    Metadata named = new MetadataBuilder().withMetadata(said(Vocabulary.Node.CALL, type))
-        .putString(Vocabulary.Key.NAME, name).build();
-    return with(named, arguments);
-  }
-
-  private static Metadata with(Metadata node, List<Metadata> arguments) {
-    return new MetadataBuilder().withMetadata(node)
-        .putMetadataArray(Vocabulary.Key.TERMS, arguments.toArray(new Metadata[0])).build();
-  }
-
-  private static Metadata said(String kind, DataType type) {
-    return new MetadataBuilder().putString(Vocabulary.Key.OP, kind)
-        .putString(Vocabulary.Key.TYPE, type.catalogString()).build();
   }
 }

@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
@@ -111,15 +112,16 @@ public final class IsolateScans extends Rule<LogicalPlan> {
    */
   private static LogicalPlan withConditions(Filter filter) {
     try {
-      Expression condition = TranslatableConditions.of(filter.condition());
-      String conditions = ExpressionData.of(filter.condition());
-      if (conditions == null) {
-        return new Filter(condition, filter.child());
-      }
       DataSourceV2Relation relation = (DataSourceV2Relation) filter.child();
+      ExpressionData.Conjuncts found = new ExpressionData.Conjuncts(
+          CatalogV2Util.v2ColumnsToStructType(relation.table().columns()), filter.condition());
+      String conditions = found.json();
+      if (conditions == null) {
+        return new Filter(found.offered, relation);
+      }
       Map<String, String> options = new HashMap<>(relation.options().asCaseSensitiveMap());
       SealedOptions.mark(options, Vocabulary.Option.CONDITIONS, conditions);
-      return new Filter(condition, Relations.copy(
+      return new Filter(found.offered, Relations.copy(
           relation, relation.table(), new CaseInsensitiveStringMap(options)));
     } catch (LinkageError | RuntimeException e) {
       Feature.FUNCTIONS.failed(e);

@@ -154,7 +154,7 @@ public final class IsolatedScan
     try {
       Set<String> likely = source.keyColumns();
       for (StructField field : source.pushdown.columns.fields()) {
-        if (ConditionData.nameOf(field.dataType()) != null
+        if (ConditionData.hasText(field.dataType())
             && (likely == null || likely.contains(field.name()))) {
           found.add(Expressions.column(Refusal.quoted(field.name())));
         }

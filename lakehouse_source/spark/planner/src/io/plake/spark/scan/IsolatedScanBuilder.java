@@ -96,7 +96,7 @@ public final class IsolatedScanBuilder
   /** The predicates that Spark does not apply again. */
   @Override
   public Predicate[] pushedPredicates() {
-    return known == null ? new Predicate[0] : pushdown.condition().used();
+    return known == null ? new Predicate[0] : pushdown.condition().predicates();
   }
 
   @Override

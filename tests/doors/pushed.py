@@ -1,0 +1,21 @@
+"""Conditions as the planner extension hands them on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakehouse_source.spark.protocol.vocabulary import Key, Node
+
+
+def call(name: str, *terms: dict[str, Any]) -> dict[str, Any]:
+    """A condition."""
+    return {Key.OP: Node.CALL, Key.TYPE: "boolean", Key.NAME: name, Key.TERMS: [*terms]}
+
+
+def comparison(
+    column: str, name: str, type_: str, *values: str, null: bool = False
+) -> dict[str, Any]:
+    """A condition on one column."""
+    named = {Key.OP: Node.COLUMN, Key.TYPE: type_, Key.COLUMN: [column]}
+    listed = {Key.OP: Node.LITERAL, Key.TYPE: type_, Key.VALUES: [*values], Key.NULL: null}
+    return call(name, named, listed)
