@@ -131,73 +131,22 @@ __all__ = [
     "write_dataset",
 ]
 
-# The module of each public name. It is loaded when the name is first used, so that an import
-# takes no longer than one of PyArrow. Type checkers and editors read the imports above.
+# The module of each public name besides errors. It is loaded when the name is first used, so that
+# an import takes no longer than one of PyArrow. Type checkers and editors read the imports above.
 _HOME = {
-    name: module
-    for module, names in {
-        "catalog": ("Catalog",),
-        "dataset": ("Dataset",),
-        "datasets": (
-            "DatasetCatalog",
-            "DatasetEntry",
-            "open_catalog",
-        ),
-        "errors": (
-            "AmbiguousMergeError",
-            "CatalogUnavailableError",
-            "CommitConflictError",
-            "CommitUnknownError",
-            "CorruptDatasetError",
-            "DatasetExistsError",
-            "DatasetNotFoundError",
-            "ErasureIncompleteError",
-            "ForeignFolderError",
-            "InvalidExpressionError",
-            "InvalidOptionError",
-            "InvalidPredicateError",
-            "NamespaceExistsError",
-            "NamespaceNotEmptyError",
-            "NamespaceNotFoundError",
-            "PlakeError",
-            "IcebergUnsupportedError",
-            "SchemaMismatchError",
-            "AccessDeniedError",
-            "StorageError",
-            "StreamChangeError",
-            "StreamCheckpointError",
-            "StreamDataLossError",
-            "StreamSchemaError",
-            "VersionNotFoundError",
-        ),
-        "functions": (
-            "convert",
-            "open_dataset",
-            "read_dataset",
-            "write_dataset",
-        ),
-        "maintenance.vacuum_catalog": ("vacuum",),
-        "model": (
-            "ChangeResult",
-            "CompactionResult",
-            "FileMetadata",
-            "RowGroupMetadata",
-            "WriteResult",
-        ),
-        "parquet.prune": (
-            "FilePruning",
-            "prune_file",
-        ),
-        "language": ("PredicateSet",),
-        "read.feed": ("Changes",),
-        "read.scan": ("Scan",),
-        "write.statements.merge_builder": ("MergeBuilder",),
-        "transactions": (
-            "Transaction",
-            "transaction",
-        ),
-    }.items()
-    for name in names
+    "Catalog": "catalog",
+    **dict.fromkeys(("DatasetCatalog", "DatasetEntry", "open_catalog"), "datasets"),
+    "Dataset": "dataset",
+    **dict.fromkeys(("convert", "open_dataset", "read_dataset", "write_dataset"), "functions"),
+    "PredicateSet": "language",
+    "vacuum": "maintenance.vacuum_catalog",
+    **dict.fromkeys(("ChangeResult", "CompactionResult", "WriteResult"), "model"),
+    **dict.fromkeys(("FileMetadata", "RowGroupMetadata"), "model"),
+    **dict.fromkeys(("FilePruning", "prune_file"), "parquet.prune"),
+    "Changes": "read.feed",
+    "Scan": "read.scan",
+    **dict.fromkeys(("Transaction", "transaction"), "transactions"),
+    "MergeBuilder": "write.statements.merge_builder",
 }
 
 
@@ -205,9 +154,10 @@ def __getattr__(name: str) -> Any:
     """A public name, or `lake.spark` and `lake.server`, whose packages not every user has."""
     if name in ("spark", "server"):
         return importlib.import_module(f"lakehouse_source.{name}")
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'lakehouse_source' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"lakehouse_source.{_HOME[name]}"), name)
+    module = "errors" if name.endswith("Error") else _HOME[name]
+    value = getattr(importlib.import_module(f"lakehouse_source.{module}"), name)
     globals()[name] = value
     return value
 

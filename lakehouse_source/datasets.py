@@ -1,4 +1,7 @@
-"""Verb. A catalog as its users see it: datasets by name, in namespaces."""
+"""Verb. A catalog as its users see it: datasets by name, in namespaces.
+
+Questions about names need little. What makes, opens and drops datasets is imported when asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -26,20 +29,18 @@ from lakehouse_source.catalog.qualified_names import (
 from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.sql.names import TAKEN, NamedDataset, Namespace
 from lakehouse_source.catalog.sql.session import Session
-from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     DatasetExistsError,
     InvalidOptionError,
     NamespaceExistsError,
 )
-from lakehouse_source.maintenance import drop as dropping
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.read.snapshot import existing
 from lakehouse_source.storage import StorageLocation, UriOfCatalog, split_branch
-from lakehouse_source.write.commit.begin import begin
-from lakehouse_source.write.commit.commit import commit
-from lakehouse_source.write.rows.stage import write_options
+
+if TYPE_CHECKING:
+    from lakehouse_source.dataset import Dataset
 
 _WAREHOUSE = "warehouse"
 _LOG = logging.getLogger(__name__)
@@ -192,6 +193,11 @@ class DatasetCatalog(Catalog):
         >>> catalog.create_dataset("orders", schema, replace=True).version
         2
         """
+        from lakehouse_source.dataset import Dataset
+        from lakehouse_source.write.commit.begin import begin
+        from lakehouse_source.write.commit.commit import commit
+        from lakehouse_source.write.rows.stage import write_options
+
         key = parse_name(name)
         check_name(key)
         if not isinstance(schema, pa.Schema):
@@ -358,12 +364,14 @@ class DatasetCatalog(Catalog):
         >>> catalog.datasets()
         []
         """
+        from lakehouse_source.maintenance.drop import drop_dataset
+
         key, purge = parse_name(name), flag("purge", purge)
 
         def remove(tx: CatalogTransaction) -> NamedDataset:
             found = tx.names.get(key)
             if purge:
-                dropping.drop_dataset(tx, found.base_uri)
+                drop_dataset(tx, found.base_uri)
             return tx.names.remove(key)
 
         def is_removed(tx: CatalogTransaction, removed: NamedDataset) -> bool:
@@ -424,7 +432,9 @@ class DatasetCatalog(Catalog):
         >>> catalog.finish_drops()
         0
         """
-        return dropping.finish_drops(self, storage_options)
+        from lakehouse_source.maintenance.drop import finish_drops
+
+        return finish_drops(self, storage_options)
 
     # --- namespaces
 
@@ -522,6 +532,8 @@ class DatasetCatalog(Catalog):
     def _open(
         self, found: NamedDataset, storage_options: Mapping[str, Any] | None = None
     ) -> Dataset:
+        from lakehouse_source.dataset import Dataset
+
         return Dataset(Address(self._uri(found), self, storage_options))
 
     def _uri(self, found: NamedDataset) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.properties import DatasetProperties
 
 # A value of a leaf column as a Python type with a total order: int for booleans,
@@ -21,6 +22,15 @@ from lakehouse_source.properties import DatasetProperties
 # strings (UTF-8) and binaries. Two ordinals of one column type compare as the
 # values do, except NaN.
 Ordinal: TypeAlias = int | float | bytes
+
+
+class SchemasByVersion(dict[int, pa.Schema]):
+    """Schemas by version. It is an error if a file has a schema that the catalog lacks."""
+
+    def __missing__(self, version: int) -> pa.Schema:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"it has no schema of version {version}, which a file has"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,8 @@ class Sink:
         writer = PlakeStreamWriter(*self._made)
         task: TaskWriter = pickle.loads(pickle.dumps(writer))
         # `TaskWriter.write` without Spark's task, of which it asks the id of the query.
-        files = shortened(write_files(task.staged.spec, iter([rows])))
-        message = BatchWritten(self._query, task.staged, files)
+        files = shortened(write_files(task.begun.spec, iter([rows])))
+        message = BatchWritten(self._query, task.begun, files)
         PlakeStreamWriter(*self._made).commit([message], number)
         return (time.perf_counter() - started) * 1000
 

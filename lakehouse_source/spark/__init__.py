@@ -17,10 +17,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from lakehouse_source.spark.session.configure import configure, enable, is_enabled, planner_jar
-from lakehouse_source.spark.session.planner_status import PartStatus, PlannerStatus, status
-
 if TYPE_CHECKING:
+    from lakehouse_source.spark.session.configure import configure, enable, is_enabled, planner_jar
+    from lakehouse_source.spark.session.planner_status import PartStatus, PlannerStatus, status
     from lakehouse_source.spark.tables.convert_folder import convert
     from lakehouse_source.spark.writing.change_rows import SparkTable, open
     from lakehouse_source.spark.writing.clustered_write import write
@@ -43,8 +42,10 @@ __all__ = [
     "write",
 ]
 
-# The names that need pyspark, by their module.
+# The module of each name. Most need pyspark, and Spark's Python workers need none of them.
 _LATER = {
+    **dict.fromkeys(("configure", "enable", "is_enabled", "planner_jar"), "session.configure"),
+    **dict.fromkeys(("PartStatus", "PlannerStatus", "status"), "session.planner_status"),
     "write": "writing.clustered_write",
     "convert": "tables.convert_folder",
     "open": "writing.change_rows",
@@ -55,7 +56,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name that needs pyspark, loaded at its first use."""
+    """A name, loaded at its first use."""
     if name in _LATER:
         return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse_source.spark import enable, planner_jar, status
 from lakehouse_source.spark.protocol.vocabulary import Part, Setting
-from lakehouse_source.spark.reading.batch_read import BATCH_ROWS
+from lakehouse_source.spark.reading.task_read import BATCH_ROWS
 from lakehouse_source.spark.session import configure as session
 from tests.doors.conftest import unshared_session
 

@@ -250,8 +250,13 @@ def test_a_question_that_changes_is_refused_in_a_read(dataset: str) -> None:
     read = made({Told.QUESTION: truncation(dataset)})
     assert "no read does" in read.schema().fields[-1].metadata[Envelope.NAME]
     assert lake.open_dataset(dataset).version == 1
-    made({Told.COMMAND: truncation(dataset)})
+    made({Told.COMMAND: truncation(dataset)}).schema()
     assert lake.open_dataset(dataset).scan().count_rows() == 0
+
+
+def test_every_question_has_its_function() -> None:
+    for place in {**commands.QUESTIONS, **commands.CHANGES}.values():
+        assert commands.answering(place).__name__ == place.rpartition(".")[2]
 
 
 def test_even_the_extension_runs_nothing_that_a_message_says(dataset: str, tmp_path: Path) -> None:

@@ -29,9 +29,10 @@ from lakehouse_source.spark.protocol.vocabulary import (
     Reader,
 )
 from lakehouse_source.spark.reading import reader_worth
-from lakehouse_source.spark.reading.batch_read import PlakeReader, TaskReader
+from lakehouse_source.spark.reading.batch_read import PlakeReader
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.reading.spark_files import MOST_LAYOUTS, SparkFiles
+from lakehouse_source.spark.reading.task_read import TaskReader
 from lakehouse_source.spark.source import PlakeDataSource
 from tests.doors.frames import data_files
 
@@ -69,7 +70,7 @@ def answer(
             schema = StructType([*schema.fields, StructField(name, type_, False)])
     pushed = {"changed_files": True, **pushed}
     pushdown = Pushdown(schema, isolated=True, reader=reader, **pushed)
-    partition = PlakeReader(source._read_request(), pushdown).partitions()[0]
+    partition = PlakeReader(source._frame.request, pushdown).partitions()[0]
     assert pickle.loads(pickle.dumps(partition)) is not None
     state = told(partition)
     assert isinstance(partition, SparkFiles) is (Files.PATHS in state)
@@ -124,7 +125,7 @@ def test_files_that_cannot_match_are_left_out(tmp_path: Path) -> None:
 
 def test_without_a_question_python_reads(path: Path) -> None:
     source = PlakeDataSource({"path": str(path)})
-    plain = PlakeReader(source._read_request(), Pushdown(source.schema(), isolated=True))
+    plain = PlakeReader(source._frame.request, Pushdown(source.schema(), isolated=True))
     (partition,) = plain.partitions()
     assert told(partition)[Planned.NOTE] is None
 
@@ -132,7 +133,7 @@ def test_without_a_question_python_reads(path: Path) -> None:
 def test_no_task_takes_files_for_an_empty_partition(path: Path) -> None:
     source = PlakeDataSource({"path": str(path)})
     pushdown = Pushdown(source.schema(), isolated=True, reader=Reader.SPARK)
-    reader = PlakeReader(source._read_request(), pushdown)
+    reader = PlakeReader(source._frame.request, pushdown)
     (files,) = reader.partitions()
     task = pickle.loads(pickle.dumps(reader))
     assert isinstance(task, TaskReader)
@@ -302,7 +303,7 @@ def test_what_only_plake_knows_is_pythons(path: Path) -> None:
     assert "counted" in why(path, rows_only=True)
     as_long = Pushdown(StructType([StructField("b", LongType())]), isolated=True, reader="spark")
     source = PlakeDataSource({"path": str(path)})
-    (partition,) = PlakeReader(source._read_request(), as_long).partitions()
+    (partition,) = PlakeReader(source._frame.request, as_long).partitions()
     assert "read as bigint" in partition.told[Planned.NOTE]
 
 

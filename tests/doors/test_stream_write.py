@@ -277,10 +277,10 @@ SCHEMA = pa.schema([("id", pa.int64())])
 
 def written(writer: PlakeStreamWriter, rows: list[int]) -> BatchWritten:
     """What a task writes, without Spark."""
-    _kind, (staged,) = writer.__reduce__()
+    _kind, (begun,) = writer.__reduce__()
     batch = pa.record_batch({"id": pa.array(rows, pa.int64())})
-    files = write_files(staged.spec, iter([batch] if rows else []))
-    return BatchWritten("query", staged, tuple(files))
+    files = write_files(begun.spec, iter([batch] if rows else []))
+    return BatchWritten("query", begun, tuple(files))
 
 
 def writer(target: str, mode: str = "append") -> PlakeStreamWriter:
@@ -309,7 +309,7 @@ def test_an_abort_before_the_commit_deletes_the_files_for_good(target: str) -> N
 def test_a_batch_with_rows_that_do_not_fit_is_given_up_as_a_whole(target: str) -> None:
     message = written(writer(target), [1, 2])
     wrong = SchemaMismatchError(column="id", hint="the data has 1 NULL values")
-    refused = BatchRefused(message.staged, pickle.loads(pickle.dumps(wrong)))
+    refused = BatchRefused(message.begun, pickle.loads(pickle.dumps(wrong)))
     for messages in ([message, refused, None], [refused]):
         with pytest.raises(SchemaMismatchError, match="'id'"):
             writer(target).commit(messages, 0)

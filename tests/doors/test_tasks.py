@@ -29,7 +29,8 @@ from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.given_schema import initial
-from lakehouse_source.spark.reading.batch_read import PlakeReader, ReadRequest
+from lakehouse_source.spark.reading.batch_read import PlakeReader
+from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.packing import (
     FILE_COST_BYTES,
     ScanPartition,
@@ -411,6 +412,27 @@ def test_decimals_as_longs_keep_their_digits(precision: int) -> None:
         expected = [None if v is None else int(v.scaleb(1)) for v in part["d"].to_pylist()]
         assert found["d"].to_pylist() == expected
         assert found["other"].equals(part["other"])
+
+
+def test_a_write_opens_the_catalog_once_and_reads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each instance of the data source resolved a read first, and kept its error."""
+    opened = []
+    real = Address.open
+
+    def counted(self: Address, **arguments: Any) -> Any:
+        opened.append(self.uri)
+        return real(self, **arguments)
+
+    monkeypatch.setattr(Address, "open", counted)
+    monkeypatch.setattr(Address, "snapshot", None)
+    made = PlakeDataSource({"path": str(tmp_path / "d"), "sortBy": "id"})
+    assert opened == []
+    writer = made.writer(StructType([StructField("id", LongType())]), overwrite=True)
+    assert len(opened) == 1
+    writer.commit([writer.write(ids(1))])
+    assert len(opened) == 2
 
 
 def test_loading_asks_the_catalog_once(numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

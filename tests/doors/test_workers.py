@@ -4,12 +4,61 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
+import lakehouse_source as lake
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.source import PlakeDataSource
+
+# Runs what a worker runs, and prints which rooms of the package that took.
+WORKER = """
+import pickle, sys
+import pyarrow as pa
+with open(sys.argv[1], "rb") as file:
+    given = file.read()
+{act}
+ours = [name.split(".") for name in sys.modules if name.startswith("lakehouse_source.")]
+print(*{{name[1] for name in ours}})
+"""
+READ = """
+reader, source, partitions = pickle.loads(given)
+assert sum(batch.num_rows for one in partitions for batch in reader.read(one)) == 3
+"""
+WRITE = """
+[file] = pickle.loads(given).write(iter([pa.record_batch({"id": pa.array([4])})])).files
+assert file.row_count == 1
+"""
+FILES = {"arguments", "deletion", "errors", "language", "logs", "model", "parquet", "properties"}
+FILES |= {"pruning", "schema", "spark", "storage"}
+
+
+def rooms(act: str, given: object, folder: Path) -> set[str]:
+    """The rooms that a new process imports for a call on a pickled value."""
+    (folder / "given").write_bytes(cloudpickle.dumps(given))
+    command = [sys.executable, "-c", WORKER.format(act=act), str(folder / "given")]
+    return set(subprocess.run(command, check=True, stdout=-1, text=True).stdout.split())
+
+
+def test_tasks_import_what_files_need_and_no_catalog(tmp_path: Path) -> None:
+    """Each Python worker of Spark imported all 377 modules, among them the database's."""
+    path = str(tmp_path / "data")
+    lake.write_dataset({"id": [1, 2, 3]}, path)
+    source = PlakeDataSource({"path": path})
+    reader = source.reader(source.schema())
+    reading = rooms(READ, (reader, source, reader.partitions()), tmp_path)
+    assert reading <= FILES
+    writer = PlakeDataSource({"path": path}).writer(
+        StructType([StructField("id", LongType())]), overwrite=False
+    )
+    assert rooms(WRITE, writer, tmp_path) <= FILES | {"failpoints", "layout"}
+    assert rooms("import pyspark_plake", None, tmp_path) == {"errors", "spark"}
 
 
 def test_a_process_of_the_user_is_left_alone() -> None:

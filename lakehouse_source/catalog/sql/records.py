@@ -22,6 +22,7 @@ from lakehouse_source.model import (
     DeletionVector,
     FileRecord,
     RowGroupMetadata,
+    SchemasByVersion,
     TransactionRecord,
     VectorRecord,
 )
@@ -50,15 +51,6 @@ def to_microseconds(instant: datetime) -> int:
             option="timestamp", value=instant, reason="has no time zone; give it one."
         )
     return (instant - _EPOCH) // _MICROSECOND
-
-
-class SchemasByVersion(dict[int, pa.Schema]):
-    """Schemas by version. It is an error if a file has a schema that the catalog lacks."""
-
-    def __missing__(self, version: int) -> pa.Schema:
-        raise CorruptDatasetError(
-            path="the catalog", reason=f"it has no schema of version {version}, which a file has"
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

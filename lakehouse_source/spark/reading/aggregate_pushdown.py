@@ -21,8 +21,8 @@ from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field
 from lakehouse_source.spark.protocol.vocabulary import Function, Key, Planned
-from lakehouse_source.spark.reading.batch_read import ReadRequest
 from lakehouse_source.spark.reading.decode_conditions import decode_all
+from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.packing import AnswerPartition
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.types.answer_text import as_text, has_text_form

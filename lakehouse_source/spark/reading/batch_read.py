@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
-from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import ScanTask, SeenVersion
-from lakehouse_source.parquet.read_write_specs import ReadSpec
-from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.read.address import Address
+from lakehouse_source.model import ScanTask
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.metadata_columns import (
     METADATA_COLUMNS,
     unused_names,
@@ -27,6 +20,7 @@ from lakehouse_source.schema.metadata_columns import (
 )
 from lakehouse_source.spark.protocol.vocabulary import Planned, Reader
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.join_keys import coarsened
 from lakehouse_source.spark.reading.packing import ScanPartition, counts, decoded_share, pack
 from lakehouse_source.spark.reading.pushdown import Pushdown
@@ -37,54 +31,12 @@ from lakehouse_source.spark.reading.reader_worth import (
     needs_statistics,
 )
 from lakehouse_source.spark.reading.spark_files import SparkFiles, Unsuited, spark_files
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.types.decimals import decimals_to_longs
-from lakehouse_source.spark.types.spark_types import batch_schema, columns_for, narrowed_structs
-from lakehouse_source.storage import Storage
+from lakehouse_source.spark.reading.task_read import TaskReader, has_placeholder
+from lakehouse_source.spark.types.spark_types import columns_for, narrowed_structs
 
 METADATA = {column.name: column for column in METADATA_COLUMNS}
-# Rows of a batch that is handed to the JVM.
-BATCH_ROWS = 65_536
 # If there are more files, those that partition values alone prune are not counted.
 MOST_COUNTED = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """What a frame reads: a dataset, its version, and the options that narrow it."""
-
-    path: str
-    catalog: str | None
-    version: int
-    columns: tuple[str, ...] | None
-    where: str | None
-    split_size_bytes: int | None
-    # The frame has the columns of `METADATA_COLUMNS` too, under names that no other column has.
-    metadata_columns: bool = False
-    # By name, as given: a secret is the name of an environment variable of the driver.
-    storage_options: Mapping[str, str] = field(default_factory=dict)
-    # The frame shows this metadata table instead of the rows.
-    metadata_table: str | None = None
-    # The write that made the version.
-    write_id: str | None = None
-
-    @property
-    def address(self) -> Address:
-        """Where the dataset is, on the driver."""
-        return Address(self.path, catalog_of_query(self.catalog), self.storage_options)
-
-    @contextmanager
-    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
-        """A reader of the catalog, and the version of the frame."""
-        address = self.address
-        with address.open() as catalog, catalog.read() as reader:
-            yield reader, address.snapshot(catalog, reader, self.seen)
-
-    @property
-    def seen(self) -> SeenVersion:
-        """The version of the frame."""
-        return SeenVersion(self.version, self.write_id)
 
 
 class PlakeReader(DataSourceReader):
@@ -214,92 +166,7 @@ class PlakeReader(DataSourceReader):
         return TaskReader(*self._task_reader_arguments()).read(partition)
 
 
-class TaskReader(DataSourceReader):
-    """Runs on executors. Reads scan tasks as batches of exactly Spark's schema."""
-
-    def __init__(
-        self,
-        spec: ReadSpec,
-        schema: StructType,
-        rows_only: bool,
-        limit: int | None,
-        unscaled: tuple[str, ...],
-    ) -> None:
-        self.spec = spec
-        self.schema = schema
-        self.rows_only = rows_only
-        self.limit = limit
-        self.unscaled = unscaled
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        left = self.limit
-        for decoded in self._batches(partition):
-            batch = decimals_to_longs(decoded, self.unscaled)
-            if left is None:
-                yield batch
-                continue
-            if left > 0:
-                yield batch.slice(0, left)
-            left -= batch.num_rows
-            if left <= 0:
-                return
-
-    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        freeze_gc()
-        target = batch_schema(self.schema)
-        storage = Storage(self.spec.uri)
-        assert not isinstance(partition, SparkFiles)  # these are for Spark's own reader
-        # If there is nothing to read, Spark makes a partition of its own, without tasks.
-        tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
-        counting = self.rows_only and has_placeholder(self.schema)
-        for task in tasks:
-            certain = task.certain_row_count if counting else None
-            if certain is not None:
-                yield from _placeholder_batches(certain, target)
-                continue
-            for table in read_task(self.spec, task, storage):
-                aligned = align(table, target, table.schema, by_name).combine_chunks()
-                for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
-                    yield checked(batch, target)
-
-
 def _is_accounted(pushed: Pushdown, snapshot: Snapshot) -> bool:
     """Tell whether to count the files that partition values alone prune."""
     few = snapshot.summary.get("live_files", 0) <= MOST_COUNTED
     return few and pushed.isolated and not pushed.join_keys
-
-
-def checked(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The batch, if it has the columns that Spark planned with.
-
-    The JVM does not check this: it would read the bytes of one column as values of another.
-
-    Raises:
-        AssertionError: the batch has other columns.
-    """
-    if not batch.schema.equals(target):
-        raise AssertionError(f"a batch has the columns {batch.schema}, and Spark expects {target}")
-    return batch
-
-
-def has_placeholder(schema: StructType) -> bool:
-    """Tell whether values of the first column can be invented if Spark only counts rows."""
-    field = batch_schema(schema).field(0)
-    return bool(field.nullable or pa.types.is_primitive(field.type))
-
-
-def _placeholder_batches(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """`count` rows of invented values. No file is opened."""
-    while count > 0:
-        size = min(count, BATCH_ROWS)
-        columns = [_placeholder(field, size) for field in schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        count -= size
-
-
-def _placeholder(field: pa.Field, size: int) -> pa.Array:
-    """Values that nobody reads: NULL in a nullable column, else zero bits."""
-    if field.nullable:
-        return pa.nulls(size, field.type)
-    zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))
-    return pa.Array.from_buffers(field.type, size, [None, zeros])

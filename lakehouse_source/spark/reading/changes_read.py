@@ -25,18 +25,17 @@ from lakehouse_source.read.feed import FEED_COLUMNS, OF_ROWS, Bound, Changes, Fe
 from lakehouse_source.read.feed_plan import Changed, Side
 from lakehouse_source.read.feed_rows import Kind
 from lakehouse_source.read.snapshot import version_number
-from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import FIELD_ID
 from lakehouse_source.schema.metadata_columns import with_metadata
 from lakehouse_source.spark.protocol.vocabulary import Changes as Names
-from lakehouse_source.spark.reading.batch_read import BATCH_ROWS, checked
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.task_read import exact_batches
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.storage_options import check_no_secrets
+from lakehouse_source.spark.session.storage_options import address_in
 from lakehouse_source.spark.types.decimals import decimals_to_longs
 from lakehouse_source.spark.types.spark_types import batch_schema, spark_schema
 from lakehouse_source.storage import Storage
@@ -82,17 +81,14 @@ class ChangesRequest:
             InvalidOptionError, DatasetNotFoundError, VersionNotFoundError, InvalidPredicateError
         """
         given = Options(options, CHANGES_OPTIONS, "reading changes of")
-        path = given.path()
-        check_no_secrets(path, storage)
-        catalog = given.text("catalog")
-        address = Address(path, catalog_of_query(catalog), storage)
+        address = address_in(given, storage)
         columns, where = given.names("columns"), given.text("where")
         net, updates = is_net(given), given.flag(Names.COMPUTE_UPDATES) is not False
         found = _range(given, address, columns)
         PredicateSet.of(where).bind(found.dataset_schema)
         return cls(
-            path=path,
-            catalog=catalog,
+            path=given.path(),
+            catalog=given.text("catalog"),
             storage_options=storage,
             start=found.start,
             end=found.end,
@@ -301,9 +297,8 @@ def changed_batches(
     target = batch_schema(schema)
     storage = Storage(feed.plan.spec.uri)
     for table in feed.tables(parts, storage):
-        aligned = align(table, target, table.schema, by_name).combine_chunks()
-        for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
-            yield decimals_to_longs(checked(batch, target), unscaled)
+        for batch in exact_batches(table, target):
+            yield decimals_to_longs(batch, unscaled)
 
 
 def packed(parts: Sequence[Changed], size_bytes: int) -> Iterator[tuple[Changed, ...]]:

@@ -6,15 +6,19 @@ A stream may wait here for its dataset.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from pyspark.sql.types import StructType
+
+from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
+from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
-from lakehouse_source.spark.reading.batch_read import ReadRequest
-from lakehouse_source.spark.reading.metadata_table import metadata_schema
 from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.session.options import (
     READ_OPTIONS,
@@ -24,10 +28,48 @@ from lakehouse_source.spark.session.options import (
     Options,
 )
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.storage_options import check_no_secrets, split_storage_options
+from lakehouse_source.spark.session.storage_options import address_in, split_storage_options
+from lakehouse_source.spark.types.spark_types import spark_schema
 
 # The time between two looks for a dataset that a stream waits for.
 _POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a frame reads: a dataset, its version, and the options that narrow it."""
+
+    path: str
+    catalog: str | None
+    version: int
+    columns: tuple[str, ...] | None
+    where: str | None
+    split_size_bytes: int | None
+    # The frame has the columns of `METADATA_COLUMNS` too, under names that no other column has.
+    metadata_columns: bool = False
+    # By name, as given: a secret is the name of an environment variable of the driver.
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    # The frame shows this metadata table instead of the rows.
+    metadata_table: str | None = None
+    # The write that made the version.
+    write_id: str | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where the dataset is, on the driver."""
+        return Address(self.path, catalog_of_query(self.catalog), self.storage_options)
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
+        """A reader of the catalog, and the version of the frame."""
+        address = self.address
+        with address.open() as catalog, catalog.read() as reader:
+            yield reader, address.snapshot(catalog, reader, self.seen)
+
+    @property
+    def seen(self) -> SeenVersion:
+        """The version of the frame."""
+        return SeenVersion(self.version, self.write_id)
 
 
 def resolve(options: Mapping[str, str]) -> tuple[ReadRequest, Snapshot]:
@@ -67,9 +109,7 @@ def opened(
     timestamp: datetime | None = None,
 ) -> Snapshot:
     """The dataset at a version; a stream may wait for it."""
-    path = given.path()
-    check_no_secrets(path, storage)
-    address = Address(path, catalog_of_query(given.text("catalog")), storage)
+    address = address_in(given, storage)
     give_up = time.monotonic() + _wait_seconds(given)
     while True:
         try:
@@ -119,3 +159,19 @@ def _metadata_table(given: Options) -> str | None:
                 option=option, reason="is for the rows of a dataset, not for metadataTable."
             )
     return name
+
+
+def metadata_schema(name: str) -> StructType:
+    """The columns of a metadata table.
+
+    Raises:
+        InvalidOptionError: there is no metadata table of that name.
+    """
+    # Few frames need it.
+    from lakehouse_source.read.inspect import SCHEMAS
+
+    if name not in SCHEMAS:
+        raise InvalidOptionError(
+            option="metadataTable", value=name, reason="is not a metadata table.", known=SCHEMAS
+        )
+    return spark_schema(SCHEMAS[name])

@@ -12,28 +12,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.read.inspect import SCHEMAS, Inspection
-from lakehouse_source.schema.align import align, by_name
-from lakehouse_source.spark.reading.batch_read import ReadRequest, checked
+from lakehouse_source.read.inspect import Inspection
+from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.types.spark_types import batch_schema, spark_schema
+from lakehouse_source.spark.reading.task_read import exact_batches
+from lakehouse_source.spark.types.spark_types import batch_schema
 
 # Rows of one partition.
 PARTITION_ROWS = 50_000
-
-
-def metadata_schema(name: str) -> StructType:
-    """The columns of a metadata table.
-
-    Raises:
-        InvalidOptionError: there is no metadata table of that name.
-    """
-    if name not in SCHEMAS:
-        raise InvalidOptionError(
-            option="metadataTable", value=name, reason="is not a metadata table.", known=SCHEMAS
-        )
-    return spark_schema(SCHEMAS[name])
 
 
 class MetadataTableReader(DataSourceReader):
@@ -74,8 +60,7 @@ class MetadataRowsReader(DataSourceReader):
             return
         target = batch_schema(self.schema)
         table = pa.ipc.open_stream(partition.value).read_all()
-        for batch in align(table, target, table.schema, by_name).combine_chunks().to_batches():
-            yield checked(batch, target)
+        yield from exact_batches(table, target)
 
 
 def _packed(table: pa.Table) -> bytes:

@@ -11,17 +11,19 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec
-from lakehouse_source.read.plan import Pruning
 from lakehouse_source.schema.fields import children, is_nested
 from lakehouse_source.spark.protocol.envelope import answer, in_pickle
 from lakehouse_source.spark.protocol.vocabulary import Count
+
+if TYPE_CHECKING:
+    from lakehouse_source.read.plan import Pruning
 
 SPLIT_SIZE_BYTES = 128 * 1024 * 1024
 # The cost of opening one more file, in bytes that could be read in this time.

@@ -32,10 +32,10 @@ from lakehouse_source.read.feed_stream import ChangedRows, starting_change
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.metadata_columns import ROW, with_metadata
 from lakehouse_source.spark.protocol.vocabulary import Changes
-from lakehouse_source.spark.reading.batch_read import TaskReader
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
 from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.packing import ScanPartition, decoded_share, pack
+from lakehouse_source.spark.reading.task_read import TaskReader
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,

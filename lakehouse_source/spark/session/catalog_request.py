@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,6 @@ from lakehouse_source.errors import (
     NamespaceNotFoundError,
 )
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.inspect import SCHEMAS
 from lakehouse_source.spark.protocol.vocabulary import Place as Where
 from lakehouse_source.spark.protocol.vocabulary import Question
 from lakehouse_source.spark.session.static_configuration import catalog_of_query
@@ -81,7 +80,7 @@ class Request:
         branch = metadata = None
         if further and further[0].lower().startswith(_BRANCH) and len(further[0]) > len(_BRANCH):
             branch = further.pop(0)[len(_BRANCH) :]
-        if further and further[0].lower() in SCHEMAS:
+        if further and further[0].lower() in _metadata_tables():
             metadata = further.pop(0).lower()
         # There are more parts than levels, and an error names all parts.
         return ((*parts, *further), branch, metadata)
@@ -214,8 +213,15 @@ def _refuse_unknown_metadata_table(request: Request) -> None:
                 option="table",
                 value=request.shown,
                 reason=f"the table has no metadata table {'.'.join(further)!r}.",
-                known=SCHEMAS,
+                known=_metadata_tables(),
             )
+
+
+def _metadata_tables() -> Collection[str]:
+    # Imported here: few names go on after that of a table.
+    from lakehouse_source.read.inspect import SCHEMAS
+
+    return SCHEMAS
 
 
 def _levels(identifier: Sequence[str]) -> int:

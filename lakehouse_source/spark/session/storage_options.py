@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.spark.session.static_configuration import check_hosts
+from lakehouse_source.read.address import Address
+from lakehouse_source.spark.session.options import Options
+from lakehouse_source.spark.session.static_configuration import catalog_of_query, check_hosts
 from lakehouse_source.storage.options import is_from_environment, may_be_secret
 from lakehouse_source.storage.uris import scheme_of
 
@@ -47,3 +49,15 @@ def check_no_secrets(path: str, storage: Mapping[str, str]) -> None:
                 "this option the executors use what the store's client finds on their machines.",
             )
     check_hosts(path, storage)
+
+
+def address_in(given: Options, storage: Mapping[str, str]) -> Address:
+    """The dataset that the options of a frame name, on the driver.
+
+    Raises:
+        InvalidOptionError: there is no path, or see `check_no_secrets`.
+        CatalogUnavailableError: this machine does not have the catalog's URL: it is not the driver.
+    """
+    path = given.path()
+    check_no_secrets(path, storage)
+    return Address(path, catalog_of_query(given.text("catalog")), storage)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
-from lakehouse_source.errors import InvalidOptionError, NamespaceNotFoundError
+from lakehouse_source.errors import DatasetExistsError, InvalidOptionError, NamespaceNotFoundError
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question
-from lakehouse_source.spark.session.catalog_request import Request, names_of
+from lakehouse_source.spark.session.catalog_request import Place, Request, knows, names_of
+from lakehouse_source.spark.session.options import on_branch
 
 
 def list_tables(request: Request) -> dict[str, Any]:
@@ -73,3 +74,18 @@ def namespace_of(request: Request) -> str:
             namespace=".".join(parts), catalog=request.question[Question.CATALOG]
         )
     return parts[0] if parts else DEFAULT_NAMESPACE
+
+
+def exists(request: Request) -> dict[str, Any]:
+    """Tell whether there is a dataset at a path.
+
+    Raises:
+        DatasetExistsError: there is a dataset, and there must be none.
+    """
+    (path,) = request.identifier
+    path = on_branch(path, request.frame.get("branch"))
+    place = Place(path, request.catalog, request.storage)
+    found = knows(place)
+    if found and request.question[Question.MUST_BE_NEW]:
+        raise DatasetExistsError(dataset=place.address().uri)
+    return {Answer.EXISTS: found, Answer.OPTIONS: place.options()}

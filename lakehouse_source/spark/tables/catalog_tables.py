@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +17,8 @@ from lakehouse_source.errors import (
     DatasetNotFoundError,
     InvalidOptionError,
 )
-from lakehouse_source.properties import Layout
 from lakehouse_source.schema.defaults import with_write_default
+from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.spark.protocol.vocabulary import (
     Answer,
     Question,
@@ -35,10 +34,13 @@ from lakehouse_source.spark.session.catalog_request import (
     place_of,
     qualified,
 )
+from lakehouse_source.spark.session.options import SETTINGS, Options, with_settings
 from lakehouse_source.spark.tables.table_properties import LOCATION, RESERVED, divided
 from lakehouse_source.spark.types.spark_types import arrow_schema
+from lakehouse_source.spark.writing.begin_write import commit_options, with_table
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
+from lakehouse_source.write.commit.conflicts import Isolation, isolation_of
 from lakehouse_source.write.commit.file_layout import layout_of
 from lakehouse_source.write.commit.options import WriteOptions
 
@@ -81,52 +83,6 @@ def stage(request: Request) -> dict[str, Any]:
         Answer.OPTIONS: place.options(),
         Answer.STAGED: staged,
     }
-
-
-def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions:
-    """The options of a write that also creates or replaces a table, from `stage`.
-
-    Raises:
-        InvalidOptionError: the user gave an option that the statement decides.
-    """
-    for option, given in (
-        ("partitionBy", options.partition_by),
-        ("overwriteWhere", options.overwrite_where),
-        ("expectedVersion", options.expected_version),
-    ):
-        if given is not None:
-            raise InvalidOptionError(
-                option=option,
-                reason="is not for a write that creates or replaces a table, as saveAsTable does. "
-                "To write to one that exists: df.write.insertInto(table), or df.writeTo(table).",
-            )
-    if options.dynamic_partitions and staged["replaces"]:
-        raise InvalidOptionError(
-            option="partitionOverwriteMode",
-            value="dynamic",
-            reason="is not for a write that replaces a table with its partitioning, comment and "
-            "properties, as saveAsTable does. To replace the partitions of the rows: "
-            "df.writeTo(table).overwritePartitions().",
-        )
-    register = staged["register"]
-    layout = options.layout.over(Layout.from_json(staged["layout"]))
-    index = staged["index_columns"]
-    return replace(
-        options,
-        mode="overwrite" if staged["replaces"] else "error",
-        overwrite_schema=staged["replaces"],
-        schema_merge=False,
-        dynamic_partitions=False,
-        partition_by=tuple(staged["partition_by"]) or None,
-        register_as=None if register is None else (register[0], register[1]),
-        managed=staged["managed"],
-        table_properties=staged["properties"],
-        statement="replace" if staged["replaces"] else "create",
-        layout=replace(layout, cluster_by=tuple(staged["cluster_by"]) or layout.cluster_by),
-        index_columns=tuple(index)
-        if options.index_columns is None and index is not None
-        else options.index_columns,
-    )
 
 
 def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
@@ -290,3 +246,25 @@ def _require_name(request: Request, statement: str) -> None:
             value=request.shown,
             reason=f"is known by its path: {statement} is for tables with a name.",
         )
+
+
+# --- rows --------------------------------------------------------------------
+
+
+def truncate(request: Request) -> dict[str, Any]:
+    """Remove all rows, as one commit, by the settings of the session.
+
+    Raises:
+        InvalidOptionError: there is no such setting, or its value is wrong.
+        CommitConflictError: `expectedVersion` is another version.
+    """
+    told = with_settings({}, request.question.get(Question.SETTINGS, {}))
+    given = Options(told, SETTINGS, "truncating")
+    isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
+    options = commit_options(given, mode="overwrite")
+    address = place_of(request).address()
+    with address.open() as catalog:
+        with catalog.read() as reader:
+            schema = without_metadata(address.snapshot(catalog, reader).schema)
+        commit(catalog, begin(catalog, address, schema, options), [])
+    return {}

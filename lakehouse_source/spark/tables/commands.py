@@ -9,12 +9,13 @@ source reads it: one question opens a table at one version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse_source.errors import (
@@ -28,36 +29,23 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import write_default
-from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope
 from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Envelope, Failure, Question
-from lakehouse_source.spark.session.catalog_request import Place, Request, knows, place_of
+from lakehouse_source.spark.reading.rows_frame import RowsFrame
+from lakehouse_source.spark.session.catalog_request import Place, Request, place_of
 from lakehouse_source.spark.session.options import (
-    SETTINGS,
     STREAM_ONLY_OPTIONS,
-    Options,
-    on_branch,
-    with_settings,
-)
-from lakehouse_source.spark.tables import (
-    alter_table,
-    catalog_names,
-    catalog_partitions,
-    catalog_tables,
-    catalog_views,
-    procedure_calls,
 )
 from lakehouse_source.spark.tables.table_properties import shown
 from lakehouse_source.spark.types.spark_types import spark_schema
 from lakehouse_source.spark.types.to_spark_sql import literal_sql
-from lakehouse_source.spark.writing.commit_options import commit_options
 from lakehouse_source.storage import canonical_uri
-from lakehouse_source.write.commit.begin import begin
-from lakehouse_source.write.commit.commit import commit
-from lakehouse_source.write.commit.conflicts import Isolation
-from lakehouse_source.write.statements.row_statement import isolation_of
 
+if TYPE_CHECKING:
+    from lakehouse_source.spark.reading.changes_frame import ChangesFrame
+
+_HERE = __name__.rpartition(".")[0]
 # Spark keeps a column's default value as SQL in its metadata.
 _SPARK_DEFAULT = "CURRENT_DEFAULT"
 # Options of a frame that change its columns.
@@ -65,6 +53,34 @@ _COLUMNS = {"columns", "metadatacolumns"}
 _STREAMS = {name.lower() for name in STREAM_ONLY_OPTIONS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
+
+# Where each question is answered, as module and function: only that module is imported.
+QUESTIONS = {
+    Ask.EXISTS: "catalog_names.exists",
+    Ask.LIST_TABLES: "catalog_names.list_tables",
+    Ask.LIST_NAMESPACES: "catalog_names.list_namespaces",
+    Ask.LOAD_NAMESPACE: "catalog_names.load_namespace",
+    Ask.STAGE: "catalog_tables.stage",
+    Ask.LIST_PARTITIONS: "catalog_partitions.list_partitions",
+    Ask.LIST_PROCEDURES: "procedure_calls.list_procedures",
+    Ask.LOAD_PROCEDURE: "procedure_calls.load_procedure",
+    Ask.LIST_VIEWS: "catalog_views.list_views",
+    Ask.LOAD_VIEW: "catalog_views.load_view",
+}
+CHANGES = {
+    Ask.TRUNCATE: "catalog_tables.truncate",
+    Ask.CREATE_NAMESPACE: "catalog_names.create_namespace",
+    Ask.ALTER_NAMESPACE: "catalog_names.alter_namespace",
+    Ask.DROP_NAMESPACE: "catalog_names.drop_namespace",
+    Ask.CREATE: "catalog_tables.create",
+    Ask.ALTER: "alter_table.alter",
+    Ask.DROP: "catalog_tables.drop",
+    Ask.RENAME: "catalog_tables.rename",
+    Ask.CALL: "procedure_calls.call",
+    Ask.PUT_VIEW: "catalog_views.put_view",
+    Ask.DROP_VIEW: "catalog_views.drop_view",
+    Ask.RENAME_VIEW: "catalog_views.rename_view",
+}
 
 _FAILURES = (
     (DatasetNotFoundError, Failure.NO_TABLE),
@@ -75,9 +91,72 @@ _FAILURES = (
 )
 
 
-def opens_table(request: Request) -> bool:
-    """Tell whether the table's columns belong to the answer."""
-    return request.question[Question.COMMAND] in (Ask.LOAD, Ask.CREATE, Ask.ALTER)
+class AnswerFrame:
+    """The answer to a question, as the schema of a frame. Asked once.
+
+    If it opens a table, the frame is that table, with the answer in a further last column.
+    `may_change`: a statement asks, not a read.
+    """
+
+    def __init__(
+        self, question: Mapping[str, Any], options: Mapping[str, str], *, may_change: bool
+    ) -> None:
+        self._table: RowsFrame | ChangesFrame | None = None
+        try:
+            told = self._told(Request.of(question, options), may_change)
+            self._answer = envelope.answer(told)
+        except PlakeError as error:
+            kind = next((kind for one, kind in _FAILURES if isinstance(error, one)), Failure.OTHER)
+            self._answer = envelope.failed(error, kind)
+
+    def _told(self, request: Request, may_change: bool) -> dict[str, Any]:
+        told = answer(request, may_change=may_change)
+        command = request.question[Question.COMMAND]
+        if command == Ask.LOAD_CHANGES:
+            from lakehouse_source.spark.reading.changes_frame import ChangesFrame
+
+            frame = {**request.frame, **place_of(request).options()}
+            self._table = changes = ChangesFrame(frame, is_batch=True)
+            return {**told, Answer.AT: changes.request.end}
+        if command not in (Ask.LOAD, Ask.CREATE, Ask.ALTER):
+            return told
+        try:
+            place = place_of(request)
+            options = _frame_options(request, place)
+            table = RowsFrame(options)
+            found = _table(request, place, table.snapshot())
+        except PlakeError:
+            if not may_change:
+                raise
+            # The change was committed, and Spark's CREATE and ALTER TABLE do not use the table.
+            return _unread_table(request)
+        # The request has the version. A stream of the table has the same options, but begins where
+        # its own options say.
+        options.pop("versionasof", None)
+        self._table = table
+        return found
+
+    @property
+    def version(self) -> int | None:
+        return None if self._table is None else self._table.version
+
+    def pinned(self) -> RowsFrame | ChangesFrame | AnswerFrame:
+        """The table: other processes do not need the answer."""
+        return self if self._table is None else self._table.pinned()
+
+    def schema(self) -> StructType:
+        """The columns of the table, and one column with the envelope of the answer."""
+        fields = [] if self._table is None else _columns(self._table).fields
+        mark = {Envelope.NAME: self._answer}
+        return StructType([*fields, StructField("answer", StringType(), True, mark)])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        assert self._table is not None
+        return self._table.reader(schema)
+
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        assert self._table is not None
+        return self._table.stream_reader(schema)
 
 
 def answer(request: Request, *, may_change: bool) -> dict[str, Any]:
@@ -94,32 +173,25 @@ def answer(request: Request, *, may_change: bool) -> dict[str, Any]:
     request.require_table()
     if command == Ask.LOAD_CHANGES:
         return {Answer.TABLE: request.shown}
-    if command in QUESTIONS:
-        return QUESTIONS[command](request)
-    if not may_change:
+    place = QUESTIONS.get(command)
+    if place is None and not may_change:
         raise InvalidOptionError(
             option="question", value=command, reason="changes what is stored: no read does."
         )
-    return CHANGES[command](request)
+    return answering(place or CHANGES[command])(request)
 
 
-def failed(error: PlakeError) -> str:
-    """The envelope for a question that failed."""
-    kind = next((kind for one, kind in _FAILURES if isinstance(error, one)), Failure.OTHER)
-    return envelope.failed(error, kind)
-
-
-def answered(told: str, columns: StructType | None = None) -> StructType:
-    """The schema that carries an envelope: the columns of a table, and one column with it."""
-    fields = [] if columns is None else list(columns.fields)
-    mark = {Envelope.NAME: told}
-    return StructType([*fields, StructField("answer", StringType(), True, mark)])
+def answering(place: str) -> Callable[[Request], dict[str, Any]]:
+    """The function that answers a question."""
+    module, _, name = place.partition(".")
+    found: Callable[[Request], dict[str, Any]] = getattr(import_module(f"{_HERE}.{module}"), name)
+    return found
 
 
 # --- tables --------------------------------------------------------------------
 
 
-def frame_options(request: Request, place: Place) -> dict[str, str]:
+def _frame_options(request: Request, place: Place) -> dict[str, str]:
     """The options of the frame that reads a table at the requested version."""
     for option in _COLUMNS & request.frame.keys():
         raise InvalidOptionError(
@@ -144,7 +216,7 @@ def frame_options(request: Request, place: Place) -> dict[str, str]:
     return options
 
 
-def table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
+def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
     """What Spark's catalog shows of a table besides its columns."""
     return {
         Answer.TABLE: request.shown,
@@ -156,7 +228,7 @@ def table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def unread_table(request: Request) -> dict[str, Any]:
+def _unread_table(request: Request) -> dict[str, Any]:
     """The answer for a table that could not be read after a change. Version 0 has no rows."""
     return {
         Answer.TABLE: request.shown,
@@ -180,8 +252,11 @@ def _of_warehouse(request: Request, snapshot: Snapshot) -> dict[str, str]:
     return {"is_managed_location": "true"} if snapshot.uri.startswith(folder) else {}
 
 
-def columns(snapshot: Snapshot) -> StructType:
+def _columns(table: RowsFrame | ChangesFrame) -> StructType:
     """The columns of a table, with their default values as Spark keeps them."""
+    if not isinstance(table, RowsFrame) or table.request.metadata_table is not None:
+        return table.schema()
+    snapshot = table.snapshot()
     fields = []
     for field, stored in zip(spark_schema(snapshot.schema).fields, snapshot.schema):
         value = write_default(stored)
@@ -197,65 +272,3 @@ def _sql(value: pa.Scalar, field: pa.Field) -> str:
     if pa.types.is_floating(field.type):
         return literal_sql(float(value.as_py()), field.type)
     return literal_sql(to_ordinal(value, field.type), field.type)
-
-
-def truncate(request: Request) -> dict[str, Any]:
-    """Remove all rows, as one commit, by the settings of the session.
-
-    Raises:
-        InvalidOptionError: there is no such setting, or its value is wrong.
-        CommitConflictError: `expectedVersion` is another version.
-    """
-    told = with_settings({}, request.question.get(Question.SETTINGS, {}))
-    given = Options(told, SETTINGS, "truncating")
-    isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
-    options = replace(commit_options(given), mode="overwrite")
-    address = place_of(request).address()
-    with address.open() as catalog:
-        with catalog.read() as reader:
-            schema = without_metadata(address.snapshot(catalog, reader).schema)
-        commit(catalog, begin(catalog, address, schema, options), [])
-    return {}
-
-
-def exists(request: Request) -> dict[str, Any]:
-    """Tell whether there is a dataset at a path.
-
-    Raises:
-        DatasetExistsError: there is a dataset, and there must be none.
-    """
-    (path,) = request.identifier
-    path = on_branch(path, request.frame.get("branch"))
-    place = Place(path, request.catalog, request.storage)
-    found = knows(place)
-    if found and request.question[Question.MUST_BE_NEW]:
-        raise DatasetExistsError(dataset=place.address().uri)
-    return {Answer.EXISTS: found, Answer.OPTIONS: place.options()}
-
-
-QUESTIONS: dict[str, Callable[[Request], dict[str, Any]]] = {
-    Ask.EXISTS: exists,
-    Ask.LIST_TABLES: catalog_names.list_tables,
-    Ask.LIST_NAMESPACES: catalog_names.list_namespaces,
-    Ask.LOAD_NAMESPACE: catalog_names.load_namespace,
-    Ask.STAGE: catalog_tables.stage,
-    Ask.LIST_PARTITIONS: catalog_partitions.list_partitions,
-    Ask.LIST_PROCEDURES: procedure_calls.list_procedures,
-    Ask.LOAD_PROCEDURE: procedure_calls.load_procedure,
-    Ask.LIST_VIEWS: catalog_views.list_views,
-    Ask.LOAD_VIEW: catalog_views.load_view,
-}
-CHANGES: dict[str, Callable[[Request], dict[str, Any]]] = {
-    Ask.TRUNCATE: truncate,
-    Ask.CREATE_NAMESPACE: catalog_names.create_namespace,
-    Ask.ALTER_NAMESPACE: catalog_names.alter_namespace,
-    Ask.DROP_NAMESPACE: catalog_names.drop_namespace,
-    Ask.CREATE: catalog_tables.create,
-    Ask.ALTER: alter_table.alter,
-    Ask.DROP: catalog_tables.drop,
-    Ask.RENAME: catalog_tables.rename,
-    Ask.CALL: procedure_calls.call,
-    Ask.PUT_VIEW: catalog_views.put_view,
-    Ask.DROP_VIEW: catalog_views.drop_view,
-    Ask.RENAME_VIEW: catalog_views.rename_view,
-}

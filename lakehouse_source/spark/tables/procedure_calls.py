@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakehouse_source.errors import InvalidOptionError
@@ -18,6 +18,8 @@ from lakehouse_source.result_tables import Column, Type
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question
 from lakehouse_source.spark.protocol.vocabulary import Parameter as ParameterKey
 from lakehouse_source.spark.session.catalog_request import Request, place_of
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.tables.compact_tasks import MESSAGES
 from lakehouse_source.spark.tables.procedures import (
     BY_TASKS,
     PROCEDURES,
@@ -67,14 +69,32 @@ def call(request: Request) -> dict[str, Any]:
     return told | {Answer.CHANGED: about.shown} if procedure.changes_rows else told
 
 
-def tasks(request: Request) -> DataSourceReader:
-    """The reader of the frame whose tasks do the work of a procedure.
+class TasksFrame:
+    """The frame whose tasks do the work of a procedure."""
 
-    Raises:
-        PlakeError: an argument is wrong.
-    """
-    procedure, about, arguments = _prepared(request)
-    return BY_TASKS[procedure.name].reader(place_of(about), arguments)
+    version = None
+
+    def __init__(self, call: Mapping[str, Any], options: Mapping[str, str]) -> None:
+        self.request = Request.of(call, options)
+
+    def pinned(self) -> TasksFrame:
+        return self
+
+    def schema(self) -> StructType:
+        return MESSAGES
+
+    def reader(self, _: StructType) -> DataSourceReader:
+        """The reader, planned on the driver.
+
+        Raises:
+            PlakeError: an argument is wrong.
+        """
+        freeze_gc()
+        procedure, about, arguments = _prepared(self.request)
+        return BY_TASKS[procedure.name].reader(place_of(about), arguments)
+
+    def stream_reader(self, _: StructType) -> DataSourceStreamReader:
+        raise AssertionError("the work of a procedure is no stream")
 
 
 def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark.protocol.vocabulary import Setting
 from lakehouse_source.spark.session.options import PARTITION_MODES
-from lakehouse_source.write.commit.options import StagedWrite
+
+if TYPE_CHECKING:
+    from lakehouse_source.write.commit.options import StagedWrite
 
 PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
 _IS_OF_OUTER_QUERY = "?"  # maybe, as far as a task can see

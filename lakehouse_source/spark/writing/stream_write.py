@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,15 +19,12 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.writing.task_files import restored, shortened
-from lakehouse_source.write.commit.begin import begin
-from lakehouse_source.write.commit.commit import abort, commit
-from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
-from lakehouse_source.write.layout.after_commit import compact_after
+from lakehouse_source.spark.writing.task_files import BegunWrite, restored, shortened
+
+if TYPE_CHECKING:
+    from lakehouse_source.read.address import Address
+    from lakehouse_source.write.commit.options import WriteOptions
 
 # Spark sets this property in each task of a streaming query. Its value survives restarts.
 QUERY_ID = "sql.streaming.queryId"
@@ -41,7 +38,7 @@ class BatchWritten(WriterCommitMessage):
     """
 
     query_id: str
-    staged: StagedWrite
+    begun: BegunWrite
     files: tuple[FileMetadata, ...]
 
 
@@ -53,7 +50,7 @@ class BatchRefused(WriterCommitMessage):
     report an error of a task.
     """
 
-    staged: StagedWrite
+    begun: BegunWrite
     error: SchemaMismatchError
 
 
@@ -77,27 +74,30 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
         self.storage_options = storage_options
         self.incoming = incoming
         self.options = options
-        self._staged: StagedWrite | None = None
+        self._begun: BegunWrite | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Spark pickles the writer twice in the same process.
-        if self._staged is None:
-            self._staged = self._begin()
-        return (TaskWriter, (self._staged,))
+        if self._begun is None:
+            from lakehouse_source.spark.writing.on_driver import begin
 
-    @property
+            address = self._address()
+            with address.open(create=True) as catalog:
+                staged = begin(catalog, address, self.incoming, self.options)
+            self._begun = BegunWrite.of(staged)
+        return (TaskWriter, (self._begun,))
+
     def _address(self) -> Address:
-        return Address(self.path, catalog_of_query(self.catalog), self.storage_options)
+        from lakehouse_source.spark.writing.on_driver import address_of
 
-    def _begin(self) -> StagedWrite:
-        address = self._address
-        with address.open(create=True) as catalog:
-            return begin(catalog, address, self.incoming, self.options)
+        return address_of(self.path, self.catalog, self.storage_options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         raise AssertionError("tasks write with a TaskWriter")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        from lakehouse_source.spark.writing.on_driver import commit_in
+
         freeze_gc()
         for message in messages:
             if isinstance(message, BatchRefused):
@@ -107,8 +107,8 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
             self._commit_no_message()
             return
         first = written[0]
-        staged, files = first.staged, _files(written)
-        with self._address.open() as catalog:
+        staged, files = first.begun.staged, _files(written)
+        with self._address().open() as catalog:
             if not files and staged.base_version and staged.options.mode == "append":
                 # An empty batch makes no version, except that the first batch gives the dataset its
                 # schema.
@@ -121,8 +121,7 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
                 txn_version=batchId,
                 committer={**staged.options.committer, "query": first.query_id},
             )
-            result = commit(catalog, replace(staged, options=options), files)
-            compact_after(catalog, staged, result)
+            commit_in(catalog, replace(staged, options=options), files)
 
     def _commit_no_message(self) -> None:
         """Commit a batch without messages of tasks, whose query id is therefore unknown.
@@ -131,10 +130,13 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
         append. In mode complete the result is empty, and writing an empty result twice does no
         harm.
         """
+        from lakehouse_source.spark.writing.on_driver import begin, commit_in
+
         if self.options.mode == "append":
             return
-        with self._address.open(create=True) as catalog:
-            commit(catalog, begin(catalog, self._address, self.incoming, self.options), ())
+        address = self._address()
+        with address.open(create=True) as catalog:
+            commit_in(catalog, begin(catalog, address, self.incoming, self.options), ())
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Give a batch up, unless it is committed: Spark calls this after a failed commit too.
@@ -142,20 +144,24 @@ class PlakeStreamWriter(DataSourceStreamArrowWriter):
         Without a message the write is not known. Its tasks deleted their files, and its
         registration is abandoned later.
         """
+        from lakehouse_source.spark.writing.on_driver import abort
+
         known = [one for one in messages if isinstance(one, BatchWritten | BatchRefused)]
         if known:
             written = _written(messages)
-            with self._address.open() as catalog:
-                abort(catalog, known[0].staged, _files(written) if written else ())
+            with self._address().open() as catalog:
+                abort(catalog, known[0].begun.staged, _files(written) if written else ())
 
 
 class TaskWriter(DataSourceStreamArrowWriter):
     """Runs on executors. Writes the files of one task; knows no catalog."""
 
-    def __init__(self, staged: StagedWrite) -> None:
-        self.staged = staged
+    def __init__(self, begun: BegunWrite) -> None:
+        self.begun = begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from lakehouse_source.parquet.writer import write_files
+
         freeze_gc()
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(QUERY_ID)
@@ -167,10 +173,10 @@ class TaskWriter(DataSourceStreamArrowWriter):
                 "and txnVersion.",
             )
         try:
-            files = write_files(self.staged.spec, iterator)
+            files = write_files(self.begun.spec, iterator)
         except SchemaMismatchError as error:
-            return BatchRefused(self.staged, error)
-        return BatchWritten(query_id, self.staged, shortened(files))
+            return BatchRefused(self.begun, error)
+        return BatchWritten(query_id, self.begun, shortened(files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         raise AssertionError("batches are committed by a PlakeStreamWriter")
@@ -186,4 +192,4 @@ def _written(messages: Sequence[WriterCommitMessage | None]) -> list[BatchWritte
 
 def _files(written: Sequence[BatchWritten]) -> list[FileMetadata]:
     files = (file for message in written for file in message.files)
-    return restored(files, written[0].staged.spec.file_schema)
+    return restored(files, written[0].begun.spec.file_schema)

@@ -1,15 +1,39 @@
-"""Door. Files that tasks wrote, in the form for messages to the driver."""
+"""Door. A write as its tasks know it, and the files that they wrote in messages to the driver."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakehouse_source.model import FileMetadata
+from lakehouse_source.parquet.read_write_specs import WriteSpec
+
+if TYPE_CHECKING:
+    from lakehouse_source.write.commit.options import StagedWrite
 
 _NO_COLUMNS = pa.schema([])
+
+
+@dataclass(frozen=True, slots=True)
+class BegunWrite:
+    """A write on its way through tasks, which import only what `spec` needs."""
+
+    spec: WriteSpec
+    packed: bytes = field(repr=False)  # with the options of the store, which may be secret
+
+    @classmethod
+    def of(cls, staged: StagedWrite) -> BegunWrite:
+        return cls(staged.spec, pickle.dumps(staged))
+
+    @property
+    def staged(self) -> StagedWrite:
+        """The write, for its commit."""
+        found: StagedWrite = pickle.loads(self.packed)
+        return found
 
 
 def shortened(files: Iterable[FileMetadata]) -> tuple[FileMetadata, ...]:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from lakehouse_source.errors import CommitConflictError
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 
 
 class Change(Enum):
@@ -44,6 +44,16 @@ class Isolation(Enum):
     SNAPSHOT = "snapshot"
     WRITE_SERIALIZABLE = "write-serializable"
     SERIALIZABLE = "serializable"
+
+
+def isolation_of(name: str) -> Isolation:
+    """The isolation with this name."""
+    known = {one.value: one for one in Isolation}
+    if name not in known:
+        raise InvalidOptionError(
+            option="isolation", value=name, reason="is not an isolation.", known=tuple(known)
+        )
+    return known[name]
 
 
 class Verdict(Enum):

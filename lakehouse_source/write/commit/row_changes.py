@@ -45,6 +45,30 @@ class TouchedRows:
         return self.deleted | self.updated
 
 
+class TouchedFiles:
+    """Gathers the rows that a statement takes out of files, by path."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, TouchedRows] = {}
+
+    def delete(self, path: str, positions: Positions) -> None:
+        """Add rows that are deleted."""
+        if positions:
+            self._of(path).deleted.update(positions)
+
+    def update(self, path: str, positions: Positions) -> None:
+        """Add rows that are rewritten elsewhere."""
+        if positions:
+            self._of(path).updated.update(positions)
+
+    def _of(self, path: str) -> TouchedRows:
+        return self._rows.setdefault(path, TouchedRows(Positions(), Positions()))
+
+    @property
+    def found(self) -> dict[str, TouchedRows]:
+        return self._rows
+
+
 @dataclass(frozen=True, slots=True)
 class RowChanges:
     """What a statement does to the rows of the version that it is based on.

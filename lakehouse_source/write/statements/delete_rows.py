@@ -14,8 +14,9 @@ from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.row_changes import TouchedFiles
 from lakehouse_source.write.statements.row_condition import row_condition
-from lakehouse_source.write.statements.row_statement import RowStatement, TouchedFiles
+from lakehouse_source.write.statements.row_statement import RowStatement
 from lakehouse_source.write.statements.update_rows import TARGET
 
 

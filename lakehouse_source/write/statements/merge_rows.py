@@ -22,6 +22,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import find_field, without_metadata
 from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.write.commit.conflicts import Change, Isolation
+from lakehouse_source.write.commit.row_changes import TouchedFiles
 from lakehouse_source.write.statements.assignments import assembled, everything_from
 from lakehouse_source.write.statements.merge_clauses import (
     Action,
@@ -37,7 +38,6 @@ from lakehouse_source.write.statements.row_condition import of_expression
 from lakehouse_source.write.statements.row_statement import (
     FoundRows,
     RowStatement,
-    TouchedFiles,
 )
 
 

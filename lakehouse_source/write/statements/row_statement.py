@@ -32,23 +32,13 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.base_version import base_snapshot, begin_after
 from lakehouse_source.write.commit.commit import abort, commit, tell_skipped
-from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, Isolation, conflict
+from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict, isolation_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
 from lakehouse_source.write.layout.after_commit import compact_after
 from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
 
 _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
-
-
-def isolation_of(name: str) -> Isolation:
-    """The isolation with this name."""
-    known = {one.value: one for one in Isolation}
-    if name not in known:
-        raise InvalidOptionError(
-            option="isolation", value=name, reason="is not an isolation.", known=tuple(known)
-        )
-    return known[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,27 +210,3 @@ def _row_groups(tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
     for task in tasks:
         for group in task.row_groups or ():
             yield replace(task, row_groups=(group,))
-
-
-class TouchedFiles:
-    """Gathers the rows that a statement takes out of files, by path."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, TouchedRows] = {}
-
-    def delete(self, path: str, positions: Positions) -> None:
-        """Add rows that are deleted."""
-        if positions:
-            self._of(path).deleted.update(positions)
-
-    def update(self, path: str, positions: Positions) -> None:
-        """Add rows that are rewritten elsewhere."""
-        if positions:
-            self._of(path).updated.update(positions)
-
-    def _of(self, path: str) -> TouchedRows:
-        return self._rows.setdefault(path, TouchedRows(Positions(), Positions()))
-
-    @property
-    def found(self) -> dict[str, TouchedRows]:
-        return self._rows

@@ -15,9 +15,10 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.schema.metadata_columns import hidden_columns
 from lakehouse_source.write.commit.conflicts import Change
+from lakehouse_source.write.commit.row_changes import TouchedFiles
 from lakehouse_source.write.statements.assignments import Assignments, assembled
 from lakehouse_source.write.statements.row_condition import row_condition
-from lakehouse_source.write.statements.row_statement import RowStatement, TouchedFiles
+from lakehouse_source.write.statements.row_statement import RowStatement
 
 TARGET = "target"
 

@@ -1,0 +1,105 @@
+"""Door. The rows of a dataset, or one of its metadata tables, as a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
+from lakehouse_source.spark.reading.frame_options import ReadRequest, metadata_schema, resolve
+from lakehouse_source.spark.reading.pushdown import read_pushdown
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.options import READ_OPTIONS, MetadataKey, Options
+from lakehouse_source.spark.session.storage_options import split_storage_options
+from lakehouse_source.spark.types.spark_types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+
+
+class RowsFrame:
+    """A frame of one version, which is resolved once."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = options
+        self._request: ReadRequest | None = None
+        self._snapshot: Snapshot | None = None
+        self._schema_version = 0
+
+    @property
+    def request(self) -> ReadRequest:
+        """What is read.
+
+        Raises:
+            PlakeError: the options are wrong, or there is no such dataset or version.
+        """
+        if self._request is None:
+            self._request, self._snapshot = resolve(self.options)
+            self._schema_version = self._snapshot.schema_version
+        return self._request
+
+    @property
+    def version(self) -> int:
+        return self.request.version
+
+    def snapshot(self) -> Snapshot:
+        """The version, which only the process that resolved it has open already."""
+        request = self.request
+        if self._snapshot is None:
+            with request.opened() as (_, self._snapshot):
+                pass
+        return self._snapshot
+
+    def pinned(self) -> RowsFrame:
+        found = RowsFrame(self.options)
+        found._request, found._schema_version = self.request, self._schema_version
+        return found
+
+    def schema(self) -> StructType:
+        request = self.request
+        if request.metadata_table is not None:
+            return metadata_schema(request.metadata_table)
+        snapshot = self.snapshot()
+        everything = spark_schema(snapshot.schema)
+        names = everything.names if request.columns is None else request.columns
+        fields = [everything[name] for name in names]
+        if request.metadata_columns:
+            unused = unused_names(METADATA_COLUMNS, snapshot.schema.names)
+            for column, one in zip(METADATA_COLUMNS, spark_schema(pa.schema(unused)).fields):
+                # Statements of `spark.open` find the columns and the version here.
+                told = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
+                fields.append(StructField(one.name, one.dataType, one.nullable, told))
+        return StructType(fields)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        request = self.request
+        # `resolve` accepted options of a stream, because the use of the frame was not known.
+        Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")
+        pushdown = read_pushdown(schema)
+        if request.metadata_table is not None:
+            from lakehouse_source.spark.reading.metadata_table import MetadataTableReader
+
+            return MetadataTableReader(request, pushdown)
+        if pushdown.aggregate is not None:
+            from lakehouse_source.spark.reading.aggregate_pushdown import AggregateReader
+
+            return AggregateReader(request, pushdown)
+        from lakehouse_source.spark.reading.batch_read import PlakeReader
+
+        freeze_gc()
+        made = PlakeReader(request, pushdown)
+        # Spark pickles the reader next, which needs the plan and would hide the plan's error.
+        made.plan()
+        return made
+
+    def stream_reader(self, schema: StructType) -> DataSourceStreamReader:
+        from lakehouse_source.spark.reading.stream_read import PlakeStreamReader, stream_request
+
+        options, storage = split_storage_options(self.options)
+        columns = self.request.columns
+        found = stream_request(options, storage, self._schema_version, columns)
+        return PlakeStreamReader(found, schema)

@@ -1,0 +1,106 @@
+"""Door. What executors do of a read: scan tasks become batches of exactly Spark's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from lakehouse_source.parquet.read_write_specs import ReadSpec
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.schema.align import align, by_name
+from lakehouse_source.spark.reading.packing import AnswerPartition, ScanPartition
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.types.decimals import decimals_to_longs
+from lakehouse_source.spark.types.spark_types import batch_schema
+from lakehouse_source.storage import Storage
+
+# Rows of a batch that is handed to the JVM.
+BATCH_ROWS = 65_536
+
+
+class TaskReader(DataSourceReader):
+    """Runs on executors. Reads scan tasks as batches of exactly Spark's schema."""
+
+    def __init__(
+        self,
+        spec: ReadSpec,
+        schema: StructType,
+        rows_only: bool,
+        limit: int | None,
+        unscaled: tuple[str, ...],
+    ) -> None:
+        self.spec = spec
+        self.schema = schema
+        self.rows_only = rows_only
+        self.limit = limit
+        self.unscaled = unscaled
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        left = self.limit
+        for decoded in self._batches(partition):
+            batch = decimals_to_longs(decoded, self.unscaled)
+            if left is None:
+                yield batch
+                continue
+            if left > 0:
+                yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    def _batches(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_gc()
+        target = batch_schema(self.schema)
+        storage = Storage(self.spec.uri)
+        assert not isinstance(partition, AnswerPartition)  # these are for Spark's own reader
+        # If there is nothing to read, Spark makes a partition of its own, without tasks.
+        tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
+        counting = self.rows_only and has_placeholder(self.schema)
+        for task in tasks:
+            certain = task.certain_row_count if counting else None
+            if certain is not None:
+                yield from _placeholder_batches(certain, target)
+                continue
+            for table in read_task(self.spec, task, storage):
+                yield from exact_batches(table, target)
+
+
+def exact_batches(table: pa.Table, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as batches that have the columns that Spark planned with.
+
+    The JVM does not check this: it would read the bytes of one column as values of another.
+
+    Raises:
+        AssertionError: a batch has other columns.
+    """
+    aligned = align(table, target, table.schema, by_name).combine_chunks()
+    for batch in aligned.to_batches(max_chunksize=BATCH_ROWS):
+        if not batch.schema.equals(target):
+            raise AssertionError(f"a batch has {batch.schema}, and Spark expects {target}")
+        yield batch
+
+
+def has_placeholder(schema: StructType) -> bool:
+    """Tell whether values of the first column can be invented if Spark only counts rows."""
+    field = batch_schema(schema).field(0)
+    return bool(field.nullable or pa.types.is_primitive(field.type))
+
+
+def _placeholder_batches(count: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """`count` rows of invented values. No file is opened."""
+    while count > 0:
+        size = min(count, BATCH_ROWS)
+        columns = [_placeholder(field, size) for field in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        count -= size
+
+
+def _placeholder(field: pa.Field, size: int) -> pa.Array:
+    """Values that nobody reads: NULL in a nullable column, else zero bits."""
+    if field.nullable:
+        return pa.nulls(size, field.type)
+    zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))
+    return pa.Array.from_buffers(field.type, size, [None, zeros])
