@@ -24,39 +24,10 @@ from lakehouse_source.schema.fields import (
     has_collation,
     is_list_like,
 )
+from lakehouse_source.schema.types import card
 
-_MOST_DIGITS = 38
 _CAST = "Use another type, or leave the column out in a dataset for other engines."
 _REWRITE = "Rewrite the rows: compact() does this for small files; or copy them to a new dataset."
-# Arrow types whose values mean the same in Parquet and Iceberg.
-_NAMES: Mapping[pa.DataType, str] = {
-    pa.bool_(): "boolean",
-    pa.int8(): "int",
-    pa.int16(): "int",
-    pa.int32(): "int",
-    pa.uint8(): "int",
-    pa.uint16(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.date32(): "date",
-    pa.time64("us"): "time",
-    pa.timestamp("us"): "timestamp",
-    pa.timestamp("ms"): "timestamp",
-    pa.timestamp("us", "UTC"): "timestamptz",
-    pa.timestamp("ms", "UTC"): "timestamptz",
-    pa.string(): "string",
-    pa.binary(): "binary",
-}
-
-
-def leaf_type(type_: pa.DataType) -> str | None:
-    """Iceberg's name of a type that is not nested; None: Iceberg has no such type."""
-    if t.is_decimal128(type_) and 0 <= type_.scale <= type_.precision <= _MOST_DIGITS:
-        return f"decimal({type_.precision}, {type_.scale})"
-    if t.is_fixed_size_binary(type_):
-        return f"fixed[{type_.byte_width}]"
-    return _NAMES.get(type_)
 
 
 def iceberg_schema(schema: pa.Schema, schema_id: int, dataset: str) -> dict[str, Any]:
@@ -112,7 +83,7 @@ def _type(field: pa.Field, path: tuple[str, ...], dataset: str) -> Any:
             "element": _type(below[0], inner, dataset),
             "element-required": not below[0].nullable,
         }
-    name = leaf_type(type_)
+    name = card(type_).iceberg
     if name is None:
         raise refused(dataset, path, f"has type {type_}, which Iceberg cannot express", _CAST)
     return name
@@ -186,7 +157,7 @@ def _check_file_field(
 
 
 def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
-    before, after = leaf_type(stored), leaf_type(now)
+    before, after = card(stored).iceberg, card(now).iceberg
     if before is None or after is None:
         return False
     if t.is_decimal128(stored) and t.is_decimal128(now):
@@ -217,7 +188,8 @@ def same_bounds(one: pa.Schema, other: pa.Schema) -> bool:
     """
     mine, theirs = dict(_by_id(one)), dict(_by_id(other))
     return all(
-        leaf_type(mine[id].type) == leaf_type(theirs[id].type) for id in mine.keys() & theirs.keys()
+        card(mine[id].type).iceberg == card(theirs[id].type).iceberg
+        for id in mine.keys() & theirs.keys()
     )
 
 

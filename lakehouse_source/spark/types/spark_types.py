@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.language.tree.types import spark_type
 from lakehouse_source.schema.align import by_name, narrowed
 from lakehouse_source.schema.fields import (
     CHAR_VARCHAR,
@@ -37,6 +38,7 @@ from lakehouse_source.schema.fields import (
     SPARK_TYPE,
     children,
     find_field,
+    is_list_like,
     is_nested,
     nullable_field,
     rebuild,
@@ -202,33 +204,12 @@ def readable(arrow: pa.DataType) -> pa.DataType:
     Spark has no unsigned integers, no half floats, one resolution of timestamps
     and durations, and no fixed-length binary.
     """
-    t = pa.types
-    widened = {
-        pa.uint8(): pa.int16(),
-        pa.uint16(): pa.int32(),
-        pa.uint32(): pa.int64(),
-        pa.uint64(): pa.decimal128(20, 0),
-        pa.float16(): pa.float32(),
-    }
-    if arrow in widened:
-        return widened[arrow]
-    if t.is_timestamp(arrow):
-        return pa.timestamp("us", arrow.tz)
-    if t.is_duration(arrow):
+    if pa.types.is_duration(arrow):
         return pa.duration("us")
-    if t.is_fixed_size_binary(arrow):
-        return pa.binary()
-    if t.is_struct(arrow):
-        return pa.struct([_readable_field(field) for field in arrow])
-    if t.is_map(arrow):
-        return pa.map_(readable(arrow.key_type), _readable_field(arrow.item_field))
-    if t.is_list(arrow) or t.is_fixed_size_list(arrow):
-        return pa.list_(_readable_field(arrow.value_field))
-    return arrow
-
-
-def _readable_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, readable(field.type), field.nullable)
+    below = [pa.field(one.name, readable(one.type), one.nullable) for one in children(arrow)]
+    if is_list_like(arrow):
+        return pa.list_(below[0])
+    return rebuild(arrow, below) if below else spark_type(arrow)
 
 
 def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
