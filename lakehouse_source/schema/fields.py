@@ -67,9 +67,13 @@ def is_list_like(type_: pa.DataType) -> bool:
         pa.types.is_list(type_)
         or pa.types.is_large_list(type_)
         or pa.types.is_fixed_size_list(type_)
-        or pa.types.is_list_view(type_)
-        or pa.types.is_large_list_view(type_)
+        or is_list_view(type_)
     )
+
+
+def is_list_view(type_: pa.DataType) -> bool:
+    """Tell whether a type is a list whose elements lie in any order; `rebuild` makes it a list."""
+    return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
 
 
 def children(type_: pa.DataType) -> list[pa.Field]:

@@ -20,6 +20,7 @@ from lakehouse_source.schema.fields import (
     field_id,
     find_field,
     is_list_like,
+    is_list_view,
     is_nested,
     rebuild,
     storage_type,
@@ -58,15 +59,10 @@ def _with_id(field: pa.Field, logical: pa.Field | None) -> pa.Field:
         else:
             same = logical is not None and _same_kind(type_, logical.type)
             below = [_with_id(b, other[i] if same else None) for i, b in enumerate(below)]
-        type_ = rebuild(type_, below) if not _is_view(type_) else type_
+        type_ = rebuild(type_, below) if not is_list_view(type_) else type_
     identity = None if logical is None else field_id(logical)
     metadata = None if identity is None else {FIELD_ID: str(identity).encode()}
     return pa.field(field.name, type_, field.nullable, metadata=metadata)
-
-
-def _is_view(type_: pa.DataType) -> bool:
-    """Tell whether `rebuild` would change the type's kind of list."""
-    return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
 
 
 def _same_kind(mine: pa.DataType, theirs: pa.DataType) -> bool:
