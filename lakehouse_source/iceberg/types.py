@@ -23,7 +23,9 @@ from lakehouse_source.schema.fields import (
     field_id,
     has_collation,
     is_list_like,
+    is_same_kind,
 )
+from lakehouse_source.schema.paths import walk
 from lakehouse_source.schema.types import card
 
 _CAST = "Use another type, or leave the column out in a dataset for other engines."
@@ -122,10 +124,10 @@ def check_files(written: pa.Schema, schema: pa.Schema, dataset: str) -> None:
     if written is schema:
         return
     by_id = dict(_by_id(written))
-    for field_path, field in _walk(list(schema), ()):
+    for field_path, field in walk(schema):
         _check_file_field(field, field_path, by_id, dataset)
     lacking = initial_ordinals(schema).keys() - by_id.keys()
-    for field_path, field in _walk(list(schema), ()):
+    for field_path, field in walk(schema):
         if field_id(field) in lacking:
             reason = "has a default for rows of files that lack it, which not every reader knows"
             raise refused(dataset, field_path, reason)
@@ -143,10 +145,7 @@ def _check_file_field(
             reason = "is a struct, and older files store none of its present fields"
             raise refused(dataset, path, reason)
     elif children(field.type) or children(stored.type):
-        same = field.type.id == stored.type.id or (
-            is_list_like(field.type) and is_list_like(stored.type)
-        )
-        if not same:
+        if not is_same_kind(field.type, stored.type):
             raise refused(dataset, path, f"was {stored.type} and is {field.type}")
     elif not _reads_as(stored.type, field.type):
         reason = (
@@ -165,17 +164,8 @@ def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
     return before == after or (before, after) in (("int", "long"), ("float", "double"))
 
 
-def _walk(
-    fields: Sequence[pa.Field], above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
-    for field in fields:
-        path = (*above, field.name)
-        yield path, field
-        yield from _walk(children(field.type), path)
-
-
 def _by_id(schema: pa.Schema) -> Iterator[tuple[int, pa.Field]]:
-    for _path, field in _walk(list(schema), ()):
+    for _path, field in walk(schema):
         identity = field_id(field)
         if identity is not None:
             yield identity, field
@@ -221,7 +211,7 @@ def name_mapping(
     """
     found: dict[tuple[str, ...], int] = {}
     for schema in schemas.values():
-        for path, field in _walk_mapped(list(schema), ()):
+        for path, field in walk(schema):
             identity = field_id(field) or 0
             if found.setdefault(path, identity) != identity:
                 reason = (
@@ -229,19 +219,6 @@ def name_mapping(
                 )
                 raise refused(dataset, path, reason, "Add such files as copies with plake's ids.")
     return _mapped(found, (), frozenset(partition_by))
-
-
-def _walk_mapped(
-    fields: Sequence[pa.Field], above: tuple[str, ...], parent: pa.DataType | None = None
-) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
-    for position, field in enumerate(fields):
-        name = field.name
-        if parent is not None and t.is_map(parent):
-            name = ("key", "value")[position]
-        elif parent is not None and is_list_like(parent):
-            name = "element"
-        yield (*above, name), field
-        yield from _walk_mapped(children(field.type), (*above, name), field.type)
 
 
 def _mapped(

@@ -6,13 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.fields import (
-    children,
-    is_list_like,
-    is_list_view,
-    is_nested,
-    rebuild,
-)
+from lakehouse_source.schema.fields import children, is_list_like, is_list_view, map_children
 
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
@@ -90,10 +84,8 @@ def typed_nulls(type_: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_null(type_):
         return pa.int8()
-    if not is_nested(type_):
-        return type_
-    below = [field.with_type(typed_nulls(field.type)) for field in children(type_)]
-    return rebuild(type_, below) if below != children(type_) else type_
+    done = map_children(type_, lambda field: field.with_type(typed_nulls(field.type)))
+    return type_ if done == type_ else done
 
 
 def _list_of_view(array: pa.Array, type_: pa.DataType) -> pa.Array:

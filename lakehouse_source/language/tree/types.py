@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from lakehouse_source.schema.fields import children, is_nested, rebuild
+from lakehouse_source.schema.fields import is_nested, map_children
 from lakehouse_source.schema.types import CARDS, card
 
 t = pa.types
@@ -43,9 +43,8 @@ def spark_type(stored: pa.DataType) -> pa.DataType:
         return WALL if stored.tz is None else INSTANT
     if t.is_decimal(stored) and stored.precision <= MAX_PRECISION and stored.scale >= 0:
         return pa.decimal128(stored.precision, stored.scale)
-    if is_nested(stored) and not t.is_union(stored):
-        fields = [field.with_type(spark_type(field.type)) for field in children(stored)]
-        return rebuild(stored, fields)
+    if is_nested(stored):
+        return map_children(stored, lambda field: field.with_type(spark_type(field.type)))
     return _WIDENED.get(stored, stored)
 
 
