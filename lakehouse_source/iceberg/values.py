@@ -44,15 +44,15 @@ def encoder(type_: pa.DataType) -> Callable[[Ordinal], bytes]:
     It raises `struct.error` or `OverflowError` if the value does not fit Iceberg's type.
     """
     name = card(type_).iceberg or ""
+    if name.startswith("decimal"):
+        return lambda value: _unscaled(int(value))
     form, _ = _FORMS.get(name, ("", None))
+    if not form:
+        return lambda value: value if isinstance(value, bytes) else b""
     pack = struct.Struct(form).pack
     if name in _LONGS:
         return lambda value: pack(microseconds(int(value), type_))
-    if form:
-        return pack
-    if name.startswith("decimal"):
-        return lambda value: _unscaled(int(value))
-    return lambda value: value if isinstance(value, bytes) else b""
+    return pack
 
 
 def _unscaled(value: int) -> bytes:

@@ -6,7 +6,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.fields import children, is_list_like, is_list_view, map_children
+from lakehouse_source.schema.fields import (
+    children,
+    is_list_like,
+    is_list_view,
+    is_nested,
+    map_children,
+)
 
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
@@ -38,7 +44,7 @@ def with_parts(
         own = 1
     if pa.types.is_map(type_):
         inner = [pa.StructArray.from_arrays(inner, fields=children(type_))]
-    buffers = array.buffers()[: own if children(type_) else None]
+    buffers = array.buffers()[: own if inner else None]
     if valid:
         buffers[0] = None
     nulls = 0 if valid else array.null_count
@@ -61,7 +67,7 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return array
     if pa.types.is_null(array.type) or pa.types.is_null(type_):
         return pa.nulls(len(array), type_)
-    if not children(array.type):
+    if not is_nested(array.type):
         return array
     array = without_offset(array)
     if is_list_view(array.type):

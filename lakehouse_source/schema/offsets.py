@@ -35,7 +35,9 @@ def _completed(array: pa.Array) -> pa.Array:
         offsets = array.buffers()[1]
         if offsets is None or offsets.size == 0:
             return pa.array([], type_)
-    given = [] if array.offset else parts(array)
+    if array.offset or not is_nested(type_):
+        return array
+    given = parts(array)
     completed = [_completed(child) for child in given]
     if all(child is one for child, one in zip(completed, given)):
         return array
