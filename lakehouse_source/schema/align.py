@@ -22,7 +22,6 @@ from lakehouse_source.schema.fields import (
     find_field,
     is_list_view,
     is_nested,
-    map_children,
     rebuild,
 )
 from lakehouse_source.schema.nested_arrays import (
@@ -213,8 +212,9 @@ def _does_not_fit(
 def _without_views(type_: pa.DataType) -> pa.DataType:
     """The type with plain `string` and `binary` in dictionaries: Arrow decodes none of views."""
     if is_nested(type_):
-        done = map_children(type_, lambda child: child.with_type(_without_views(child.type)))
-        return type_ if done == type_ else done
+        below = children(type_)
+        done = [child.with_type(_without_views(child.type)) for child in below]
+        return type_ if done == below else rebuild(type_, done)
     if not pa.types.is_dictionary(type_):
         return type_
     values = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(type_.value_type)

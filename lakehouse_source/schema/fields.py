@@ -29,6 +29,8 @@ SPARK_METADATA = b"plake:spark_metadata"
 _KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA)
 # The key in a string column's metadata where Spark keeps the length of char and varchar.
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_VIEWS = frozenset((pa.list_view(pa.null()).id, pa.large_list_view(pa.null()).id))
+_LISTS = _VIEWS | {pa.list_(pa.null()).id, pa.large_list(pa.null()).id, pa.list_(pa.null(), 1).id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,12 @@ def is_nested(type_: pa.DataType) -> bool:
 
 def is_list_like(type_: pa.DataType) -> bool:
     """Tell whether a type is a list of any kind, maps excluded."""
-    return bool(
-        pa.types.is_list(type_)
-        or pa.types.is_large_list(type_)
-        or pa.types.is_fixed_size_list(type_)
-        or is_list_view(type_)
-    )
+    return type_.id in _LISTS
 
 
 def is_list_view(type_: pa.DataType) -> bool:
     """Tell whether a type is a list whose elements lie in any order; `rebuild` makes it a list."""
-    return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
+    return type_.id in _VIEWS
 
 
 def children(type_: pa.DataType) -> list[pa.Field]:

@@ -11,7 +11,7 @@ from lakehouse_source.schema.fields import (
     is_list_like,
     is_list_view,
     is_nested,
-    map_children,
+    rebuild,
 )
 
 NULL_HINT = (
@@ -26,7 +26,7 @@ def parts(array: pa.Array, kind: pa.DataType | None = None) -> list[pa.Array]:
     """
     kind = array.type if kind is None else kind
     if pa.types.is_struct(kind):
-        return [array.field(i) for i in range(array.type.num_fields)]
+        return [array.field(i) for i in range(kind.num_fields)]
     if pa.types.is_map(kind):
         return [array.keys, array.items]
     return [array.values] if is_list_like(kind) else []
@@ -42,7 +42,7 @@ def with_parts(
     own = 3 if is_list_view(type_) else 2
     if pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_):
         own = 1
-    if pa.types.is_map(type_):
+    elif pa.types.is_map(type_):
         inner = [pa.StructArray.from_arrays(inner, fields=children(type_))]
     buffers = array.buffers()[: own if inner else None]
     if valid:
@@ -90,8 +90,9 @@ def typed_nulls(type_: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_null(type_):
         return pa.int8()
-    done = map_children(type_, lambda field: field.with_type(typed_nulls(field.type)))
-    return type_ if done == type_ else done
+    own = children(type_)
+    below = [field.with_type(typed_nulls(field.type)) for field in own]
+    return rebuild(type_, below) if below != own else type_
 
 
 def _list_of_view(array: pa.Array, type_: pa.DataType) -> pa.Array:
