@@ -171,7 +171,7 @@ def _values(column: pa.Array) -> list[Any]:
     import pyarrow.compute as pc
 
     from lakehouse_source.schema.moment_texts import moment_texts
-    from lakehouse_source.schema.nested_arrays import relabel
+    from lakehouse_source.schema.nested_arrays import entries
 
     t, kind = pa.types, column.type
     if isinstance(column, pa.ExtensionArray):
@@ -191,10 +191,9 @@ def _values(column: pa.Array) -> list[Any]:
         valid = column.is_valid().to_pylist()
         return [dict(zip(names, row)) if is_value else None for row, is_value in zip(rows, valid)]
     if t.is_map(kind):  # pairs, as keys may be of any type
-        entries = relabel(column, pa.list_(pa.struct([kind.key_field, kind.item_field])))
         return [
             None if pairs is None else [list(pair.values()) for pair in pairs]
-            for pairs in _values(entries)
+            for pairs in _values(entries(column))
         ]
     if t.is_nested(kind):
         elements = iter(_values(column.flatten()))

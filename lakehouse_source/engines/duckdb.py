@@ -28,9 +28,10 @@ from lakehouse_source.language import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
+from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
+from lakehouse_source.schema.types import card
 
 # Options that make DuckDB read exactly the columns of exactly these files.
 _NAMES = "hive_partitioning = false, union_by_name = false"
@@ -195,7 +196,7 @@ def _literal(value: PythonValue | None, type_: pa.DataType) -> str:
 
 
 def _type(type_: pa.DataType) -> str:
-    name = flat_type_name(type_)
+    name = card(type_).duckdb
     if name is not None:
         return name
     below = children(type_)

@@ -23,40 +23,13 @@ from lakehouse_source.schema.fields import (
     field_id,
     has_collation,
     is_list_like,
+    is_same_kind,
 )
+from lakehouse_source.schema.paths import walk
+from lakehouse_source.schema.types import card
 
-_MOST_DIGITS = 38
 _CAST = "Use another type, or leave the column out in a dataset for other engines."
 _REWRITE = "Rewrite the rows: compact() does this for small files; or copy them to a new dataset."
-# Arrow types whose values mean the same in Parquet and Iceberg.
-_NAMES: Mapping[pa.DataType, str] = {
-    pa.bool_(): "boolean",
-    pa.int8(): "int",
-    pa.int16(): "int",
-    pa.int32(): "int",
-    pa.uint8(): "int",
-    pa.uint16(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.date32(): "date",
-    pa.time64("us"): "time",
-    pa.timestamp("us"): "timestamp",
-    pa.timestamp("ms"): "timestamp",
-    pa.timestamp("us", "UTC"): "timestamptz",
-    pa.timestamp("ms", "UTC"): "timestamptz",
-    pa.string(): "string",
-    pa.binary(): "binary",
-}
-
-
-def leaf_type(type_: pa.DataType) -> str | None:
-    """Iceberg's name of a type that is not nested; None: Iceberg has no such type."""
-    if t.is_decimal128(type_) and 0 <= type_.scale <= type_.precision <= _MOST_DIGITS:
-        return f"decimal({type_.precision}, {type_.scale})"
-    if t.is_fixed_size_binary(type_):
-        return f"fixed[{type_.byte_width}]"
-    return _NAMES.get(type_)
 
 
 def iceberg_schema(schema: pa.Schema, schema_id: int, dataset: str) -> dict[str, Any]:
@@ -112,7 +85,7 @@ def _type(field: pa.Field, path: tuple[str, ...], dataset: str) -> Any:
             "element": _type(below[0], inner, dataset),
             "element-required": not below[0].nullable,
         }
-    name = leaf_type(type_)
+    name = card(type_).iceberg
     if name is None:
         raise refused(dataset, path, f"has type {type_}, which Iceberg cannot express", _CAST)
     return name
@@ -151,10 +124,10 @@ def check_files(written: pa.Schema, schema: pa.Schema, dataset: str) -> None:
     if written is schema:
         return
     by_id = dict(_by_id(written))
-    for field_path, field in _walk(list(schema), ()):
+    for field_path, field in walk(schema):
         _check_file_field(field, field_path, by_id, dataset)
     lacking = initial_ordinals(schema).keys() - by_id.keys()
-    for field_path, field in _walk(list(schema), ()):
+    for field_path, field in walk(schema):
         if field_id(field) in lacking:
             reason = "has a default for rows of files that lack it, which not every reader knows"
             raise refused(dataset, field_path, reason)
@@ -172,10 +145,7 @@ def _check_file_field(
             reason = "is a struct, and older files store none of its present fields"
             raise refused(dataset, path, reason)
     elif children(field.type) or children(stored.type):
-        same = field.type.id == stored.type.id or (
-            is_list_like(field.type) and is_list_like(stored.type)
-        )
-        if not same:
+        if not is_same_kind(field.type, stored.type):
             raise refused(dataset, path, f"was {stored.type} and is {field.type}")
     elif not _reads_as(stored.type, field.type):
         reason = (
@@ -186,7 +156,7 @@ def _check_file_field(
 
 
 def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
-    before, after = leaf_type(stored), leaf_type(now)
+    before, after = card(stored).iceberg, card(now).iceberg
     if before is None or after is None:
         return False
     if t.is_decimal128(stored) and t.is_decimal128(now):
@@ -194,17 +164,8 @@ def _reads_as(stored: pa.DataType, now: pa.DataType) -> bool:
     return before == after or (before, after) in (("int", "long"), ("float", "double"))
 
 
-def _walk(
-    fields: Sequence[pa.Field], above: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
-    for field in fields:
-        path = (*above, field.name)
-        yield path, field
-        yield from _walk(children(field.type), path)
-
-
 def _by_id(schema: pa.Schema) -> Iterator[tuple[int, pa.Field]]:
-    for _path, field in _walk(list(schema), ()):
+    for _path, field in walk(schema):
         identity = field_id(field)
         if identity is not None:
             yield identity, field
@@ -217,7 +178,8 @@ def same_bounds(one: pa.Schema, other: pa.Schema) -> bool:
     """
     mine, theirs = dict(_by_id(one)), dict(_by_id(other))
     return all(
-        leaf_type(mine[id].type) == leaf_type(theirs[id].type) for id in mine.keys() & theirs.keys()
+        card(mine[id].type).iceberg == card(theirs[id].type).iceberg
+        for id in mine.keys() & theirs.keys()
     )
 
 
@@ -249,7 +211,7 @@ def name_mapping(
     """
     found: dict[tuple[str, ...], int] = {}
     for schema in schemas.values():
-        for path, field in _walk_mapped(list(schema), ()):
+        for path, field in walk(schema):
             identity = field_id(field) or 0
             if found.setdefault(path, identity) != identity:
                 reason = (
@@ -257,19 +219,6 @@ def name_mapping(
                 )
                 raise refused(dataset, path, reason, "Add such files as copies with plake's ids.")
     return _mapped(found, (), frozenset(partition_by))
-
-
-def _walk_mapped(
-    fields: Sequence[pa.Field], above: tuple[str, ...], parent: pa.DataType | None = None
-) -> Iterator[tuple[tuple[str, ...], pa.Field]]:
-    for position, field in enumerate(fields):
-        name = field.name
-        if parent is not None and t.is_map(parent):
-            name = ("key", "value")[position]
-        elif parent is not None and is_list_like(parent):
-            name = "element"
-        yield (*above, name), field
-        yield from _walk_mapped(children(field.type), (*above, name), field.type)
 
 
 def _mapped(

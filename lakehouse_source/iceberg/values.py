@@ -6,20 +6,31 @@ Source: Apache Iceberg, table specification, Appendix D (single-value serializat
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.iceberg.types import leaf_type
 from lakehouse_source.model import ColumnBounds, Ordinal
 from lakehouse_source.schema.ordinal import domain, from_ordinal
+from lakehouse_source.schema.types import card
 
-_INT = struct.Struct("<i")
-_LONG = struct.Struct("<q")
-_FLOAT = struct.Struct("<f")
-_DOUBLE = struct.Struct("<d")
 _LONGS = ("time", "timestamp", "timestamptz")
+_MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+# By Iceberg's names: the form of a value's bytes, and the type in Avro.
+_FORMS: Mapping[str, tuple[str, Any]] = {
+    "boolean": ("<?", "boolean"),
+    "int": ("<i", "int"),
+    "long": ("<q", "long"),
+    "float": ("<f", "float"),
+    "double": ("<d", "double"),
+    "date": ("<i", {"type": "int", "logicalType": "date"}),
+    "time": ("<q", {"type": "long", "logicalType": "time-micros"}),
+    "timestamp": ("<q", {**_MICROS, "adjust-to-utc": False}),
+    "timestamptz": ("<q", {**_MICROS, "adjust-to-utc": True}),
+    "string": ("", "string"),
+    "binary": ("", "bytes"),
+}
 
 
 def microseconds(ordinal: int, type_: pa.DataType) -> int:
@@ -32,22 +43,16 @@ def encoder(type_: pa.DataType) -> Callable[[Ordinal], bytes]:
 
     It raises `struct.error` or `OverflowError` if the value does not fit Iceberg's type.
     """
-    name = leaf_type(type_)
-    if name == "boolean":
-        return lambda value: b"\x01" if value else b"\x00"
-    if name in ("int", "date"):
-        return _INT.pack
-    if name == "long":
-        return _LONG.pack
-    if name == "float":
-        return _FLOAT.pack
-    if name == "double":
-        return _DOUBLE.pack
-    if name in _LONGS:
-        return lambda value: _LONG.pack(microseconds(int(value), type_))
-    if name is not None and name.startswith("decimal"):
+    name = card(type_).iceberg or ""
+    if name.startswith("decimal"):
         return lambda value: _unscaled(int(value))
-    return lambda value: value if isinstance(value, bytes) else b""
+    form, _ = _FORMS.get(name, ("", None))
+    if not form:
+        return lambda value: value if isinstance(value, bytes) else b""
+    pack = struct.Struct(form).pack
+    if name in _LONGS:
+        return lambda value: pack(microseconds(int(value), type_))
+    return pack
 
 
 def _unscaled(value: int) -> bytes:
@@ -108,7 +113,7 @@ def avro_value(ordinal: Ordinal | None, type_: pa.DataType) -> Any:
     """A partition value as Avro stores it; None is NULL."""
     if ordinal is None:
         return None
-    name = leaf_type(type_)
+    name = card(type_).iceberg
     if name == "boolean":
         return bool(ordinal)
     if name in _LONGS:
@@ -127,18 +132,9 @@ def _decimal_bytes(precision: int) -> int:
 
 def avro_type(type_: pa.DataType, name: str) -> Any:
     """The Avro type of a partition column. `name` makes the names of fixed types unique."""
-    kind = leaf_type(type_) or ""
-    simple = {"boolean": "boolean", "int": "int", "long": "long", "float": "float"}
-    simple |= {"double": "double", "string": "string", "binary": "bytes"}
-    if kind in simple:
-        return simple[kind]
-    if kind == "date":
-        return {"type": "int", "logicalType": "date"}
-    if kind == "time":
-        return {"type": "long", "logicalType": "time-micros"}
-    if kind in _LONGS:
-        zoned = kind == "timestamptz"
-        return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": zoned}
+    kind = card(type_).iceberg or ""
+    if kind in _FORMS:
+        return _FORMS[kind][1]
     if kind.startswith("decimal"):
         return {
             "type": "fixed",
@@ -156,7 +152,7 @@ def json_value(ordinal: Ordinal | None, type_: pa.DataType) -> Any:
     if ordinal is None:
         return None
     value = from_ordinal(ordinal, type_)
-    name = leaf_type(type_)
+    name = card(type_).iceberg
     if isinstance(value, bytes):
         return value.hex().upper()
     if name in ("boolean", "int", "long", "string"):

@@ -7,17 +7,12 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.language.tree.types import NAMED, spark_name
+from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError
+from lakehouse_source.language.syntax.literals import Literals
+from lakehouse_source.language.syntax.tokens import Token
+from lakehouse_source.language.tree.types import spark_name
 from lakehouse_source.schema.fields import children, is_list_like
 
-# A length of text would be lost.
-_TYPES = {
-    **{
-        name: type_ for name, type_ in NAMED.items() if name not in ("CHAR", "CHARACTER", "VARCHAR")
-    },
-    "TEXT": pa.string(),
-}
 _KNOWN = [
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(p, s)"),
     *("string", "binary", "date", "time", "timestamp", "timestamp_ntz"),
@@ -46,68 +41,66 @@ def column_text(type_: pa.DataType) -> str:
     return spark_name(type_)
 
 
-class _Reader:
+# How `Literals` knows a word. A length of text would be lost.
+_UPPER = {"TEXT": "STRING", "CHAR": "", "CHARACTER": "", "VARCHAR": ""}
+
+
+class _Reader(Literals):
     def __init__(self, text: str, option: str) -> None:
-        self._text, self._option = text, option
-        self._left = [match[1] for match in _TOKEN.finditer(text)][::-1]
+        self._text, self._option, self._next = text, option, 0
+        words = [*(match[1] for match in _TOKEN.finditer(text)), ""]
+        uppers = [_UPPER.get(word.upper(), word.upper()) for word in words]
+        self._tokens = [Token("word", word, 0, upper) for word, upper in zip(words, uppers)]
 
     def columns(self, end: str) -> list[pa.Field]:
         """Columns with commas up to a token, or up to the end of the text."""
         found = [self._column()]
         while self._take(","):
             found.append(self._column())
-        if (self._left.pop() if self._left else "") != end:
-            raise self._refused("must be a name, a type and maybe NOT NULL.")
+        if self._see().written != end:
+            raise self._wrong()
+        self._next += 1
         return found
 
     def _column(self) -> pa.Field:
-        name = self._left.pop() if self._left else ""
+        name = self._see().written
         if len(name) > 2 and name.startswith("`"):
             name = name[1:-1].replace("``", "`")
         elif not name or name in "`<>(),:":
-            raise self._refused("must be a name, a type and maybe NOT NULL.")
+            raise self._wrong()
+        self._next += 1
         self._take(":")
         type_ = self._type()
         required = self._take("NOT")
         if required and not self._take("NULL"):
-            raise self._refused("must be a name, a type and maybe NOT NULL.")
+            raise self._wrong()
         return pa.field(name, type_, nullable=not required)
 
     def _type(self) -> pa.DataType:
-        name = (self._left.pop() if self._left else "").upper()
-        if name in ("ARRAY", "MAP", "STRUCT") and self._take("<"):
-            if name == "STRUCT":
-                return pa.struct(self.columns(">"))
-            first = self._type()
-            second = self._type() if name == "MAP" and self._take(",") else None
-            if self._take(">") and (name == "ARRAY" or second is not None):
-                return pa.list_(first) if second is None else pa.map_(first, second)
-        elif name in _TYPES:
-            numbers = self._numbers()
-            if not numbers:
-                return _TYPES[name]
-            precision, scale = [*numbers, 0][:2]
-            if pa.types.is_decimal(_TYPES[name]) and scale <= precision and 0 < precision <= 38:
-                return pa.decimal128(precision, scale)
-        elif name in ("", ",", ">", ")"):
-            raise self._refused("must be a name, a type and maybe NOT NULL.")
-        raise self._refused("has a type that is not known here.", known=_KNOWN)
-
-    def _numbers(self) -> list[int]:
-        found = list[int]()
-        if self._take("("):
-            while self._left and re.fullmatch("[0-9]{1,2}", self._left[-1]) and len(found) < 2:
-                found.append(int(self._left.pop()))
-                self._take(",")
-            if not found or not self._take(")"):
-                raise self._refused("has a type that is not known here.", known=_KNOWN)
+        if self._see().written in ("", ",", ">", ")"):
+            raise self._wrong()
+        try:
+            found = super()._type()
+        except InvalidPredicateError:
+            found = None
+        if found is None:
+            raise self._wrong(_KNOWN)
         return found
 
-    def _take(self, token: str) -> bool:
-        if self._left and self._left[-1].upper() == token:
-            self._left.pop()
-            return True
-        return False
+    def _nested_type(self) -> pa.DataType | None:
+        name = self._step().upper
+        if name == "INTERVAL" or not self._take("<"):
+            return None
+        if name == "STRUCT":
+            return pa.struct(self.columns(">"))
+        first = self._type()
+        second = self._type() if name == "MAP" and self._take(",") else None
+        if not self._take(">") or (name == "MAP") == (second is None):
+            return None
+        return pa.list_(first) if second is None else pa.map_(first, second)
 
-    def _refused(self, reason: str, known: list[str] | None = None) -> InvalidOptionError:
+    def _wrong(self, known: list[str] | None = None) -> InvalidOptionError:
+        reason = "has a type that is not known here."
+        if known is None:
+            reason = "must be a name, a type and maybe NOT NULL."
         return InvalidOptionError(option=self._option, value=self._text, reason=reason, known=known)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.parquet.duckdb_names import flat_type_name, quoted, quoted_text
+from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.parquet.duckdb_output import described, relative
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
@@ -30,6 +30,7 @@ from lakehouse_source.schema.fields import (
     is_nested,
 )
 from lakehouse_source.schema.text_lengths import has_lengths
+from lakehouse_source.schema.types import card
 from lakehouse_source.storage import Storage
 
 OLDEST = (1, 4)
@@ -147,7 +148,7 @@ def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
             return False
         if found is None and write_default(field) is not None:
             return False
-        if found is not None and types[found] != flat_type_name(field.type):
+        if found is not None and types[found] != card(field.type).duckdb:
             return False
     return True
 
@@ -172,7 +173,7 @@ def _is_exact(type_: pa.DataType) -> bool:
     if is_nested(type_):
         exact = pa.types.is_list(type_) or pa.types.is_struct(type_) or pa.types.is_map(type_)
         return exact and all(_is_exact(child.type) for child in children(type_))
-    return flat_type_name(type_) is not None
+    return card(type_).duckdb is not None
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
@@ -188,7 +189,7 @@ def _copy(spec: WriteSpec, storage: Storage, columns: Sequence[str]) -> str:
     selected = []
     for field in spec.schema:
         found = find_field(field.name, given)
-        value = f"NULL::{flat_type_name(field.type)}" if found is None else quoted(found.name)
+        value = f"NULL::{card(field.type).duckdb}" if found is None else quoted(found.name)
         if field.name in spec.partition_by:
             value = _partition_sql(value, field)
         selected.append(f"{value} AS {quoted(field.name)}")
@@ -254,7 +255,7 @@ def _partition_sql(column: str, field: pa.Field) -> str:
     elif t.is_timestamp(type_):
         # Microseconds for each unit: epoch_ms(TIMESTAMP_MS) fails in DuckDB 2.0.1. NULL is a moment
         # that DuckDB calls infinite, or one outside of the range of microseconds.
-        wide = flat_type_name(pa.timestamp("us", type_.tz))
+        wide = card(pa.timestamp("us", type_.tz)).duckdb
         micros = f"epoch_us(TRY_CAST({column} AS {wide}))"
         value = f"CAST(coalesce({micros}, {2**63 - 1}) AS VARCHAR)"
     else:

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.ordinal import domain
 
 # Rows in the sample, evenly spread: neighbours in sorted rows are alike and would mislead.
 SAMPLE_ROWS = 8192
@@ -76,14 +77,7 @@ def _repeats(sample: pa.Table, leaf: Leaf, scale: float) -> bool:
 
 
 def _counts(type_: pa.DataType) -> bool:
-    t = pa.types
-    return bool(
-        t.is_integer(type_)
-        or t.is_date(type_)
-        or t.is_timestamp(type_)
-        or t.is_time(type_)
-        or t.is_duration(type_)
-    )
+    return domain(type_).kind in ("int", "date", "timestamp", "time", "duration")
 
 
 @lru_cache(maxsize=16)

@@ -20,14 +20,18 @@ from lakehouse_source.schema.fields import (
     children,
     field_id,
     find_field,
+    is_list_view,
     is_nested,
     rebuild,
 )
 from lakehouse_source.schema.nested_arrays import (
     NULL_HINT,
+    parts,
     relabel,
     typed_nulls,
+    with_parts,
     without_hidden_nulls,
+    without_offset,
 )
 from lakehouse_source.schema.promotion import prints_as_string
 
@@ -240,18 +244,13 @@ def _with_lacking(
         return array, source
     if not is_struct and len(known) != len(theirs):
         return array, source
-    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+    if is_list_view(array.type):
         array = relabel(array, rebuild(array.type, own))
-    if array.offset != 0:
-        array = pa.concat_arrays([array, array.slice(0, 0)])
+    array = without_offset(array)
+    arrays = parts(array)
     pairs: list[tuple[pa.Field, pa.Field | None]] = list(zip(theirs, known))
     if is_struct:
-        arrays = [array.field(i) for i in range(len(own))]
         pairs = [(wanted, match(wanted, known)) for wanted in theirs]
-    elif pa.types.is_map(array.type):
-        arrays = [array.keys, array.items]
-    else:
-        arrays = [array.values]
     fields = list(known)
     changed = False
     for wanted, field in pairs:
@@ -269,14 +268,7 @@ def _with_lacking(
             changed = True
     if not changed:
         return array, source
-    type_, validity = rebuild(array.type, own), array.buffers()[:1]
-    if pa.types.is_map(type_):
-        entries = [type_.key_field, type_.item_field]
-        arrays = [pa.StructArray.from_arrays(arrays, fields=entries)]
-    if not is_struct and not pa.types.is_fixed_size_list(type_):
-        validity = array.buffers()[:2]
-    done = pa.Array.from_buffers(type_, len(array), validity, array.null_count, 0, arrays)
-    return done, rebuild(source, fields)
+    return with_parts(array, rebuild(array.type, own), arrays), rebuild(source, fields)
 
 
 def _first_that_does_not_fit(column: pa.ChunkedArray, type_: pa.DataType) -> str:

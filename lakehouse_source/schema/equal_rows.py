@@ -8,6 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.schema.fields import children
+from lakehouse_source.schema.nested_arrays import entries
+
 _BITS = {pa.float16(): pa.uint16(), pa.float32(): pa.uint32(), pa.float64(): pa.uint64()}
 
 
@@ -56,10 +59,8 @@ def _values_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
                 _equal(pc.struct_field(left, [number]), pc.struct_field(right, [number])),
             )
         return found
-    if t.is_map(type_):
-        return _lists_equal(_map_as_list(left), _map_as_list(right))
-    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
-        return _lists_equal(left, right)
+    if children(type_):
+        return _lists_equal(entries(left), entries(right))
     if t.is_floating(type_):
         left, right = _as_bits(left), _as_bits(right)
     return pc.fill_null(pc.equal(left, right), False)
@@ -69,11 +70,6 @@ def _as_bits(values: pa.Array) -> pa.Array:
     """The bits of floats, with the same bits for every NaN."""
     nan = pa.scalar(float("nan"), values.type)
     return pc.if_else(pc.is_nan(values), nan, values).view(_BITS[values.type])
-
-
-def _map_as_list(values: pa.MapArray) -> pa.ListArray:
-    items = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
-    return pa.ListArray.from_arrays(values.offsets, items)
 
 
 def _lists_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:

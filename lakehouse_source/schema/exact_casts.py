@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.schema.fields import children
-from lakehouse_source.schema.nested_arrays import relabel
+from lakehouse_source.schema.nested_arrays import entries
 
 
 def changed_value(column: pa.ChunkedArray, done: pa.ChunkedArray) -> pa.Scalar | None:
@@ -42,18 +42,11 @@ def _changed(before: pa.Array, after: pa.Array) -> pa.Scalar | None:
         mine = dict(zip((f.name for f in before.type), before.flatten()))
         pairs = [(mine.get(f.name), one) for f, one in zip(after.type, after.flatten())]
     elif children(before.type):
-        pairs = [(_as_list(before).flatten(), _as_list(after).flatten())]
+        pairs = [(entries(before).flatten(), entries(after).flatten())]
     else:
         return _changed_leaf(before, after) if _may_change(before.type, after.type) else None
     found = (_changed(one, other) for one, other in pairs if one is not None)
     return next((value for value in found if value is not None), None)
-
-
-def _as_list(array: pa.Array) -> pa.Array:
-    """A map as the list of its entries; Arrow flattens no map."""
-    if not pa.types.is_map(array.type):
-        return array
-    return relabel(array, pa.list_(pa.struct(list(children(array.type)))))
 
 
 def _changed_leaf(before: pa.Array, after: pa.Array) -> pa.Scalar | None:

@@ -10,7 +10,7 @@ column changes no file.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -29,6 +29,8 @@ SPARK_METADATA = b"plake:spark_metadata"
 _KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA)
 # The key in a string column's metadata where Spark keeps the length of char and varchar.
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_VIEWS = frozenset((pa.list_view(pa.null()).id, pa.large_list_view(pa.null()).id))
+_LISTS = _VIEWS | {pa.list_(pa.null()).id, pa.large_list(pa.null()).id, pa.list_(pa.null(), 1).id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,12 @@ def is_nested(type_: pa.DataType) -> bool:
 
 def is_list_like(type_: pa.DataType) -> bool:
     """Tell whether a type is a list of any kind, maps excluded."""
-    return bool(
-        pa.types.is_list(type_)
-        or pa.types.is_large_list(type_)
-        or pa.types.is_fixed_size_list(type_)
-        or pa.types.is_list_view(type_)
-        or pa.types.is_large_list_view(type_)
-    )
+    return type_.id in _LISTS
+
+
+def is_list_view(type_: pa.DataType) -> bool:
+    """Tell whether a type is a list whose elements lie in any order; `rebuild` makes it a list."""
+    return type_.id in _VIEWS
 
 
 def children(type_: pa.DataType) -> list[pa.Field]:
@@ -109,6 +110,17 @@ def rebuild(type_: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
     if pa.types.is_large_list(type_) or pa.types.is_large_list_view(type_):
         return pa.large_list(fields[0])
     return pa.list_(fields[0])
+
+
+def map_children(type_: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """The type with each child field changed; a type without child fields as it is."""
+    below = children(type_)
+    return rebuild(type_, [change(one) for one in below]) if below else type_
+
+
+def is_same_kind(one: pa.DataType, other: pa.DataType) -> bool:
+    """Tell whether both are structs, both maps, both lists of any kind, or one other kind."""
+    return bool(one.id == other.id) or (is_list_like(one) and is_list_like(other))
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
@@ -228,9 +240,7 @@ def with_metadata(field: pa.Field, extra: dict[bytes, bytes]) -> pa.Field:
 def assign_ids(field: pa.Field, next_id: Iterator[int]) -> pa.Field:
     """The field with a fresh id for itself and everything below it."""
     own = next(next_id)
-    type_ = field.type
-    if is_nested(type_):
-        type_ = rebuild(type_, [assign_ids(child, next_id) for child in children(type_)])
+    type_ = map_children(field.type, lambda child: assign_ids(child, next_id))
     return with_metadata(field.with_type(type_), {FIELD_ID: str(own).encode()})
 
 
@@ -238,20 +248,14 @@ def without_metadata(schema: pa.Schema) -> pa.Schema:
     """The schema without ids and other metadata, as users of Arrow see it."""
 
     def bare(field: pa.Field) -> pa.Field:
-        type_ = field.type
-        if is_nested(type_):
-            type_ = rebuild(type_, [bare(child) for child in children(type_)])
-        return pa.field(field.name, type_, field.nullable)
+        return pa.field(field.name, map_children(field.type, bare), field.nullable)
 
     return pa.schema([bare(field) for field in schema])
 
 
 def nullable_field(field: pa.Field) -> pa.Field:
     """The field, nullable like everything below it except the keys of maps."""
-    type_ = field.type
-    if is_nested(type_):
-        type_ = rebuild(type_, [nullable_field(child) for child in children(type_)])
-    return field.with_type(type_).with_nullable(True)
+    return field.with_type(map_children(field.type, nullable_field)).with_nullable(True)
 
 
 # --- storage types ----------------------------------------------------------

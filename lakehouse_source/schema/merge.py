@@ -13,8 +13,8 @@ from lakehouse_source.schema.fields import (
     assign_ids,
     children,
     find_field,
-    is_list_like,
     is_nested,
+    is_same_kind,
     max_id,
     nullable_field,
     rebuild,
@@ -151,10 +151,8 @@ class _Merger:
         if pa.types.is_struct(mine) and pa.types.is_struct(theirs):
             merged = self.fields(old, new, path + ".")
             return mine if merged is None else rebuild(mine, merged)
-        same_kind = (is_list_like(mine) and is_list_like(theirs)) or (
-            pa.types.is_map(mine) and pa.types.is_map(theirs)
-        )
-        if not same_kind or getattr(mine, "list_size", -1) != getattr(theirs, "list_size", -1):
+        sizes = [getattr(one, "list_size", -1) for one in (mine, theirs)]
+        if not is_same_kind(mine, theirs) or sizes[0] != sizes[1]:
             return None
         merged = [self.field(a, b, f"{path}.{a.name}") for a, b in zip(old, new)]
         return mine if all(a is b for a, b in zip(merged, old)) else rebuild(mine, merged)

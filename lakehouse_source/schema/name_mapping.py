@@ -19,8 +19,9 @@ from lakehouse_source.schema.fields import (
     children,
     field_id,
     find_field,
-    is_list_like,
+    is_list_view,
     is_nested,
+    is_same_kind,
     rebuild,
     storage_type,
 )
@@ -56,23 +57,12 @@ def _with_id(field: pa.Field, logical: pa.Field | None) -> pa.Field:
             struct = logical is not None and pa.types.is_struct(logical.type)
             below = _matched(below, other if struct else [])
         else:
-            same = logical is not None and _same_kind(type_, logical.type)
+            same = logical is not None and is_same_kind(type_, logical.type)
             below = [_with_id(b, other[i] if same else None) for i, b in enumerate(below)]
-        type_ = rebuild(type_, below) if not _is_view(type_) else type_
+        type_ = rebuild(type_, below) if not is_list_view(type_) else type_
     identity = None if logical is None else field_id(logical)
     metadata = None if identity is None else {FIELD_ID: str(identity).encode()}
     return pa.field(field.name, type_, field.nullable, metadata=metadata)
-
-
-def _is_view(type_: pa.DataType) -> bool:
-    """Tell whether `rebuild` would change the type's kind of list."""
-    return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
-
-
-def _same_kind(mine: pa.DataType, theirs: pa.DataType) -> bool:
-    if is_list_like(mine):
-        return is_list_like(theirs)
-    return bool(pa.types.is_map(mine) and pa.types.is_map(theirs))
 
 
 def leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
@@ -163,7 +153,7 @@ def _check_type(field: pa.Field, target: pa.Field, name: str) -> None:
     if pa.types.is_struct(field.type) and pa.types.is_struct(target.type):
         check_reads_exactly(mine, theirs, name + ".")
         return
-    if mine and theirs and _same_kind(field.type, target.type):
+    if mine and theirs and is_same_kind(field.type, target.type):
         for a, b in zip(mine, theirs):
             inner = f"{name}.{b.name}"
             if a.nullable and not b.nullable and not pa.types.is_map(target.type):

@@ -6,11 +6,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.fields import children, is_list_like, is_nested, rebuild
+from lakehouse_source.schema.fields import (
+    children,
+    is_list_like,
+    is_list_view,
+    is_nested,
+    rebuild,
+)
 
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
 )
+
+
+def parts(array: pa.Array, kind: pa.DataType | None = None) -> list[pa.Array]:
+    """The arrays of the child fields of an array without offset, as `children` orders the fields.
+
+    A map is read as a list of its entries if `kind` is a list.
+    """
+    kind = array.type if kind is None else kind
+    if pa.types.is_struct(kind):
+        return [array.field(i) for i in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        return [array.keys, array.items]
+    return [array.values] if is_list_like(kind) else []
+
+
+def with_parts(
+    array: pa.Array, type_: pa.DataType, inner: list[pa.Array], *, valid: bool = False
+) -> pa.Array:
+    """An array without offset under a type of its kind, with other arrays as its `parts`.
+
+    `valid` tells that no value is NULL, whatever the array says.
+    """
+    own = 3 if is_list_view(type_) else 2
+    if pa.types.is_struct(type_) or pa.types.is_fixed_size_list(type_):
+        own = 1
+    elif pa.types.is_map(type_):
+        inner = [pa.StructArray.from_arrays(inner, fields=children(type_))]
+    buffers = array.buffers()[: own if inner else None]
+    if valid:
+        buffers[0] = None
+    nulls = 0 if valid else array.null_count
+    return pa.Array.from_buffers(type_, len(array), buffers, nulls, 0, inner)
+
+
+def without_offset(array: pa.Array) -> pa.Array:
+    """The array with buffers of its own if it is a slice: `parts` ignores the offset of buffers."""
+    return pa.concat_arrays([array, array.slice(0, 0)]) if array.offset else array
 
 
 def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -26,29 +69,18 @@ def relabel(array: pa.Array, type_: pa.DataType) -> pa.Array:
         return pa.nulls(len(array), type_)
     if not is_nested(array.type):
         return array
-    if array.offset != 0:
-        # The code below ignores the offset of buffers, so a slice needs buffers of its own.
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-    if pa.types.is_struct(type_):
-        count = array.type.num_fields
-        inner = [relabel(array.field(i), type_.field(i).type) for i in range(count)]
-        own = 1
-    elif pa.types.is_map(type_):
-        entries = pa.StructArray.from_arrays(
-            [relabel(array.keys, type_.key_type), relabel(array.items, type_.item_type)],
-            fields=[type_.key_field, type_.item_field],
-        )
-        inner, own = [entries], 2
-    elif pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+    array = without_offset(array)
+    if is_list_view(array.type):
         return _list_of_view(array, type_)
-    elif is_list_like(type_):
-        inner = [relabel(array.values, type_.value_type)]
-        own = 1 if pa.types.is_fixed_size_list(type_) else 2
-    else:
+    inner = [relabel(one, field.type) for one, field in zip(parts(array, type_), children(type_))]
+    return with_parts(array, type_, inner)
+
+
+def entries(array: pa.Array) -> pa.Array:
+    """A map as the list of its entries, because Arrow flattens no map; a list as it is."""
+    if not pa.types.is_map(array.type):
         return array
-    return pa.Array.from_buffers(
-        type_, len(array), array.buffers()[:own], array.null_count, 0, inner
-    )
+    return relabel(array, pa.list_(pa.struct(children(array.type))))
 
 
 def typed_nulls(type_: pa.DataType) -> pa.DataType:
@@ -58,10 +90,9 @@ def typed_nulls(type_: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_null(type_):
         return pa.int8()
-    if not is_nested(type_):
-        return type_
-    below = [field.with_type(typed_nulls(field.type)) for field in children(type_)]
-    return rebuild(type_, below) if below != children(type_) else type_
+    own = children(type_)
+    below = [field.with_type(typed_nulls(field.type)) for field in own]
+    return rebuild(type_, below) if below != own else type_
 
 
 def _list_of_view(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -135,50 +166,18 @@ def _check_nested_nulls(chunk: pa.Array, source: pa.Field, target: pa.Field) -> 
 
 def _without_child_validity(array: pa.Array) -> pa.Array:
     """The array without the validity bitmaps of nested fields that are not nullable."""
-    type_ = array.type
-    if not is_nested(type_) or not _has_required(type_):
+    if not _has_required(array.type):
         return array
-    if array.offset != 0:
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-
-    def below(field: pa.Field, values: pa.Array) -> pa.Array:
-        values = _without_child_validity(values)
-        return values if field.nullable else _without_validity(values)
-
-    own = 2
-    if pa.types.is_struct(type_):
-        inner = [below(type_.field(i), array.field(i)) for i in range(type_.num_fields)]
-        own = 1
-    elif pa.types.is_map(type_):
-        fields = [type_.key_field, type_.item_field]
-        values = [below(fields[0], array.keys), below(fields[1], array.items)]
-        inner = [pa.StructArray.from_arrays(values, fields=fields)]
-    else:
-        inner = [below(type_.value_field, array.values)]
-        own = 1 if pa.types.is_fixed_size_list(type_) else 2
-    return pa.Array.from_buffers(
-        type_, len(array), array.buffers()[:own], array.null_count, 0, inner
-    )
+    array = without_offset(array)
+    inner = [_without_child_validity(one) for one in parts(array)]
+    pairs = zip(inner, children(array.type))
+    inner = [one if field.nullable else _without_validity(one) for one, field in pairs]
+    return with_parts(array, array.type, inner)
 
 
 def _without_validity(array: pa.Array) -> pa.Array:
     """The array without its validity bitmap: values under a NULL of the parent are never read."""
     if array.null_count == 0 or pa.types.is_null(array.type):
         return array
-    if array.offset != 0:
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-    type_, inner = array.type, []
-    if pa.types.is_struct(type_):
-        inner = [array.field(i) for i in range(type_.num_fields)]
-        own = 1
-    elif pa.types.is_map(type_):
-        fields = [type_.key_field, type_.item_field]
-        inner = [pa.StructArray.from_arrays([array.keys, array.items], fields=fields)]
-        own = 2
-    elif is_list_like(type_):
-        inner = [array.values]
-        own = 1 if pa.types.is_fixed_size_list(type_) else 2
-    else:
-        own = len(array.buffers())
-    buffers = [None, *array.buffers()[1:own]]
-    return pa.Array.from_buffers(type_, len(array), buffers, 0, 0, inner)
+    array = without_offset(array)
+    return with_parts(array, array.type, parts(array), valid=True)

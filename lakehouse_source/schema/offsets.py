@@ -12,6 +12,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakehouse_source.schema.fields import is_nested
+from lakehouse_source.schema.nested_arrays import parts, with_parts
+
+_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
 def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -26,38 +29,16 @@ def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _completed(array: pa.Array) -> pa.Array:
-    type_, t = array.type, pa.types
-    is_list = t.is_list(type_) or t.is_large_list(type_)
-    has_offsets = is_list or t.is_map(type_) or _is_text(type_)
-    if len(array) == 0 and has_offsets:
+    type_ = array.type
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    if len(array) == 0 and (is_list or pa.types.is_map(type_) or type_ in _TEXTS):
         offsets = array.buffers()[1]
         if offsets is None or offsets.size == 0:
             return pa.array([], type_)
     if array.offset or not is_nested(type_):
         return array
-    if t.is_struct(type_):
-        children = [array.field(i) for i in range(type_.num_fields)]
-    elif t.is_map(type_):
-        entries = [type_.key_field, type_.item_field]
-        children = [pa.StructArray.from_arrays([array.keys, array.items], fields=entries)]
-    elif is_list or t.is_fixed_size_list(type_):
-        children = [array.values]
-    else:
+    given = parts(array)
+    completed = [_completed(child) for child in given]
+    if all(child is one for child, one in zip(completed, given)):
         return array
-    completed = [_completed(child) for child in children]
-    if all(child is given for child, given in zip(completed, children)):
-        return array
-    own_buffers = array.buffers()[: 2 if has_offsets else 1]
-    return pa.Array.from_buffers(
-        type_, len(array), own_buffers, array.null_count, 0, children=completed
-    )
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    t = pa.types
-    return bool(
-        t.is_string(type_)
-        or t.is_binary(type_)
-        or t.is_large_string(type_)
-        or t.is_large_binary(type_)
-    )
+    return with_parts(array, type_, completed)

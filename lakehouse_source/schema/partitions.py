@@ -24,6 +24,7 @@ from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.schema import json_values
 from lakehouse_source.schema.fields import field_id, find_field, has_collation
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
+from lakehouse_source.schema.types import card
 
 # Hive writes this text for NULL, and every reader of Hive-style folders knows it.
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -232,7 +233,6 @@ def _encode(text: str) -> str:
 def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) -> tuple[str, ...]:
     """The partition columns, named as in the schema."""
     chosen: list[str] = []
-    t = pa.types
     for name in partition_by:
         found = find_field(name, schema)
         if found is None:
@@ -241,15 +241,7 @@ def check_partition_columns(schema: pa.Schema, partition_by: tuple[str, ...]) ->
                 reason="is in partition_by and not in the data",
                 hint=f"The data has: {', '.join(schema.names)}.",
             )
-        usable = (
-            t.is_boolean(found.type)
-            or t.is_integer(found.type)
-            or t.is_string(found.type)
-            or t.is_date(found.type)
-            or (t.is_timestamp(found.type) and found.type.unit != "ns")
-            or t.is_decimal(found.type)
-        )
-        if not usable:
+        if not card(found.type).text or pa.types.is_floating(found.type):
             raise SchemaMismatchError(
                 column=name,
                 expected=None,

@@ -21,18 +21,21 @@ from lakehouse_source.schema.fields import (
     SPARK_TYPE,
     children,
     find_field,
-    is_list_like,
 )
+from lakehouse_source.schema.nested_arrays import parts, with_parts, without_offset
 
 _LENGTH = re.compile(r"(var)?char\((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """Texts of one type in a column. `path` has the names of the child fields that lead to them."""
+    """Texts of one type in a column.
+
+    `path` leads to them: names of fields of structs, and places in `children` of other types.
+    """
 
     column: str
-    path: tuple[str, ...]
+    path: tuple[str | int, ...]
     type: str
     most: int
 
@@ -84,9 +87,9 @@ def _texts(field: pa.Field) -> Iterator[_Text]:
     kept = json.loads((field.metadata or {}).get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR)
     yield from _text(field.name, field, (), kept)
 
-    def inside(type_: pa.DataType, above: tuple[str, ...]) -> Iterator[_Text]:
-        for child in children(type_):
-            path = (*above, child.name)
+    def inside(type_: pa.DataType, above: tuple[str | int, ...]) -> Iterator[_Text]:
+        for place, child in enumerate(children(type_)):
+            path = (*above, child.name if pa.types.is_struct(type_) else place)
             marked = json.loads((child.metadata or {}).get(SPARK_TYPE, b"null"))
             yield from _text(field.name, child, path, marked)
             yield from inside(child.type, path)
@@ -94,7 +97,9 @@ def _texts(field: pa.Field) -> Iterator[_Text]:
     yield from inside(field.type, ())
 
 
-def _text(column: str, field: pa.Field, path: tuple[str, ...], name: object) -> Iterator[_Text]:
+def _text(
+    column: str, field: pa.Field, path: tuple[str | int, ...], name: object
+) -> Iterator[_Text]:
     found = _LENGTH.fullmatch(name) if isinstance(name, str) else None
     if found is not None and pa.types.is_string(field.type):
         yield _Text(column, path, found[0], int(found[2]))
@@ -109,36 +114,17 @@ def _fitted_values(values: pa.Array, text: _Text) -> pa.Array:
     return pc.utf8_rpad(values, most) if text.is_char else values
 
 
-def _fitted_inside(values: pa.Array, path: tuple[str, ...], text: _Text) -> pa.Array:
+def _fitted_inside(values: pa.Array, path: tuple[str | int, ...], text: _Text) -> pa.Array:
     """The values, with the texts at `path` in the form of their column."""
-    type_ = values.type
     if not path:
         return _fitted_values(values, text)
-    name, rest = path[0], path[1:]
-    if values.offset:
-        # The code below ignores the offset of buffers, so a slice needs buffers of its own.
-        values = pa.concat_arrays([values, values.slice(0, 0)])
-    own = 2  # the validity, and the offsets
-    if pa.types.is_struct(type_):
-        below = children(type_)
-        found = find_field(name, below)
-        assert found is not None
-        inner = [values.field(i) for i in range(len(below))]
-        at = below.index(found)
-        inner[at] = _fitted_inside(inner[at], rest, text)
-        own = 1
-    elif pa.types.is_map(type_):
-        pair = [values.keys, values.items]
-        at = 0 if name == "key" else 1
-        pair[at] = _fitted_inside(pair[at], rest, text)
-        inner = [pa.StructArray.from_arrays(pair, fields=[type_.key_field, type_.item_field])]
-    elif is_list_like(type_):
-        inner = [_fitted_inside(values.values, rest, text)]
-    else:
-        return values
-    return pa.Array.from_buffers(
-        type_, len(values), values.buffers()[:own], values.null_count, 0, inner
-    )
+    values = without_offset(values)
+    inner = parts(values)
+    at, below = path[0], children(values.type)
+    if isinstance(at, str):
+        at = below.index(find_field(at, below))
+    inner[at] = _fitted_inside(inner[at], path[1:], text)
+    return with_parts(values, values.type, inner)
 
 
 def _too_long(text: _Text) -> SchemaMismatchError:

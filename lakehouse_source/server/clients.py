@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lakehouse_source.errors import IcebergUnsupportedError
-from lakehouse_source.iceberg.types import leaf_type
 from lakehouse_source.model import ScanTask
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.types import card
 
 _CLIENT = "pyiceberg"
 # Iceberg's types whose values JSON has.
@@ -32,7 +32,7 @@ def check_client(client: str, snapshot: Snapshot, tasks: Iterable[ScanTask]) -> 
     if _CLIENT not in client.lower() or not snapshot.partition_by:
         return
     for name in snapshot.partition_by:
-        found = leaf_type(snapshot.schema.field(name).type)
+        found = card(snapshot.schema.field(name).type).iceberg
         if found not in _IN_JSON:
             raise _refused(snapshot, name, f"is a partition column of type {found}")
     for task in tasks:

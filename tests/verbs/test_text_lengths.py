@@ -114,6 +114,16 @@ def test_an_upsert_finds_its_rows_by_a_key_of_char_and_varchar(dataset: lake.Dat
         assert (found.rows_updated, found.rows_inserted) == ((0, 2), (2, 0))[run]
 
 
+def test_texts_in_a_list_of_a_fixed_size_are_padded(tmp_path: Path) -> None:
+    """They raised ValueError: such a list has no offsets."""
+    catalog = lake.open_catalog(f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path / "warehouse")
+    pairs = pa.field("pair", pa.list_(_ELEMENT, 2))
+    dataset = catalog.create_dataset("t", pa.schema([pa.field("id", pa.int64()), pairs]))
+    given = pa.array([["a", None], None], pa.list_(pa.string(), 2))
+    write(dataset, pa.table({"id": [1, 2], "pair": given}))
+    assert dataset.refresh().scan().to_table()["pair"].to_pylist() == [["a ", None], None]
+
+
 def test_texts_that_an_update_does_not_assign_stay(tmp_path: Path, dataset: lake.Dataset) -> None:
     """Files that were written before lengths held, or by others, can still be changed."""
     write(dataset, table(ROW))

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError
 from lakehouse_source.language.syntax.tokens import Token, Tokens, refuse, unescaped
 from lakehouse_source.language.tree.literals import decimal_literal, integer_literal
-from lakehouse_source.language.tree.moments import parse_date, parse_time, parse_timestamp
 from lakehouse_source.language.tree.nodes import Cast, Interval, Literal, Node
-from lakehouse_source.language.tree.types import INSTANT, NAMED, WALL
+from lakehouse_source.language.tree.spelling import READ_TYPED
+from lakehouse_source.language.tree.types import NAMED
 
-# The types that may stand before a text, and the function that reads each: a text that the type
-# does not have is not a literal.
-_TYPED: dict[str, tuple[pa.DataType, Callable[[str], Any]]] = {
-    "DATE": (pa.date32(), parse_date),
-    "TIME": (pa.time64("us"), parse_time),
-    "TIMESTAMP": (INSTANT, parse_timestamp),
-    "TIMESTAMP_LTZ": (INSTANT, parse_timestamp),
-    "TIMESTAMP_NTZ": (WALL, parse_timestamp),
-}
 _SUFFIXED = {"L": pa.int64(), "S": pa.int16(), "Y": pa.int8()}
 _LARGEST_FLOAT = 3.4028235677973366e38
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
@@ -59,15 +48,15 @@ class Literals(Tokens):
 
     def _typed(self, word: str) -> Node:
         """A text after the name of its type."""
-        if word not in _TYPED and word != "X":
+        type_ = NAMED.get(word)
+        if type_ not in READ_TYPED and word != "X":
             self._fail("an operator or the end is expected")
         text = self._unescaped(self._see())
         try:
             if word == "X":
                 found: Node = Literal(bytes.fromhex("0" * (len(text) % 2) + text), pa.binary())
             else:
-                type_, read = _TYPED[word]
-                read(text)
+                READ_TYPED[type_](text)
                 found = Cast(Literal(text, pa.string()), type_)
         except ValueError:
             self._fail(f"a value of {word} is expected")
@@ -122,9 +111,7 @@ class Literals(Tokens):
         """A type; None: it is not supported."""
         token = self._see()
         if token.upper in _NESTED_TYPES:
-            while self._see().kind != "end" and self._see().upper != ")":
-                self._next += 1
-            return None
+            return self._nested_type()
         if token.upper not in NAMED and token.upper not in _OTHER_TYPES:
             self._fail("the name of a type is expected")
         self._next += 1
@@ -149,6 +136,12 @@ class Literals(Tokens):
         if is_decimal:
             return pa.decimal128(precision, scale)
         return None if token.upper == "TIME" and numbers else NAMED.get(token.upper)
+
+    def _nested_type(self) -> pa.DataType | None:
+        """No cast to a type with fields is supported, so that its name is not read."""
+        while self._see().kind != "end" and self._see().upper != ")":
+            self._next += 1
+        return None
 
 
 def _number(digits: str, suffix: str) -> Node:

@@ -30,7 +30,9 @@ LEVELS = {
 }
 ATOM = 8
 _SUFFIXES = {pa.int8(): "Y", pa.int16(): "S", pa.int32(): "", pa.int64(): "L"}
-_TYPED: dict[pa.DataType, Callable[[str], Any]] = {
+# The types that may stand before a text, and the function that reads each: a text that the type
+# does not have is not a literal.
+READ_TYPED: dict[pa.DataType, Callable[[str], Any]] = {
     pa.date32(): parse_date,
     pa.time64("us"): parse_time,
     INSTANT: parse_timestamp,
@@ -85,7 +87,7 @@ def spell_moment(count: int, type_: pa.DataType) -> str:
 def spell_typed(text: str, type_: pa.DataType) -> str | None:
     """A text after the name of its type: `DATE '2024-01-01'`; None: the type has no such form."""
     try:
-        if type_ not in _TYPED or _TYPED[type_](text) is None:
+        if type_ not in READ_TYPED or READ_TYPED[type_](text) is None:
             return None
     except ValueError:
         return None

@@ -10,7 +10,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from lakehouse_source.schema.fields import children, is_nested, rebuild
+from lakehouse_source.schema.fields import is_nested, map_children
+from lakehouse_source.schema.types import CARDS, card
 
 t = pa.types
 
@@ -42,9 +43,8 @@ def spark_type(stored: pa.DataType) -> pa.DataType:
         return WALL if stored.tz is None else INSTANT
     if t.is_decimal(stored) and stored.precision <= MAX_PRECISION and stored.scale >= 0:
         return pa.decimal128(stored.precision, stored.scale)
-    if is_nested(stored) and not t.is_union(stored):
-        fields = [field.with_type(spark_type(field.type)) for field in children(stored)]
-        return rebuild(stored, fields)
+    if is_nested(stored):
+        return map_children(stored, lambda field: field.with_type(spark_type(field.type)))
     return _WIDENED.get(stored, stored)
 
 
@@ -148,22 +148,10 @@ def common_of(types: Sequence[pa.DataType]) -> pa.DataType | None:
 # --- types by name ----------------------------------------------------------
 
 # A decimal has the digits in parentheses after its name; 10 without parentheses.
+_DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 NAMED = {
-    **dict.fromkeys(("TINYINT", "BYTE"), pa.int8()),
-    **dict.fromkeys(("SMALLINT", "SHORT"), pa.int16()),
-    **dict.fromkeys(("INT", "INTEGER"), pa.int32()),
-    **dict.fromkeys(("BIGINT", "LONG"), pa.int64()),
-    **dict.fromkeys(("FLOAT", "REAL"), pa.float32()),
-    "DOUBLE": pa.float64(),
-    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), pa.decimal128(10, 0)),
-    # Spark casts to CHAR(3) as to STRING.
-    **dict.fromkeys(("STRING", "CHAR", "CHARACTER", "VARCHAR"), pa.string()),
-    "BINARY": pa.binary(),
-    "BOOLEAN": pa.bool_(),
-    "DATE": pa.date32(),
-    "TIME": pa.time64("us"),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_LTZ"), INSTANT),
-    "TIMESTAMP_NTZ": WALL,
+    **{name: type_ for type_, known in CARDS.items() for name in known.sql},
+    **dict.fromkeys(_DECIMALS, pa.decimal128(10, 0)),
 }
 # `date(x)` is `CAST(x AS DATE)`.
 CAST_FUNCTIONS = {
@@ -174,15 +162,11 @@ CAST_FUNCTIONS = {
     )
 }
 
-_NAMES = {pa.null(): "VOID", **{type_: name for name, type_ in reversed(NAMED.items())}}
-
 
 def spark_name(type_: pa.DataType) -> str:
     """A type as Spark SQL names it; Arrow's name for types that Spark lacks."""
-    if is_decimal(type_):
-        return f"DECIMAL({type_.precision},{type_.scale})"
-    found: str = _NAMES.get(type_, str(type_))
-    return found
+    names = card(type_).sql
+    return names[0] if names else "VOID" if t.is_null(type_) else str(type_)
 
 
 def decimal_of_digits(value: Decimal) -> pa.DataType | None:

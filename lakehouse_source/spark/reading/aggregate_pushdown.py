@@ -20,12 +20,13 @@ from lakehouse_source.language.bounds.bound import conjunction
 from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field
+from lakehouse_source.schema.types import card
 from lakehouse_source.spark.protocol.vocabulary import Function, Key, Planned
 from lakehouse_source.spark.reading.decode_conditions import decode_all
 from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.packing import AnswerPartition
 from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.types.answer_text import as_text, has_text_form
+from lakehouse_source.spark.types.answer_text import as_text
 from lakehouse_source.spark.types.spark_types import spark_schema
 
 Rows = list[list[str | None]]
@@ -80,7 +81,7 @@ class AggregateReader(DataSourceReader):
             stored = spark_schema(pa.schema([field])).fields[0].dataType
             if stored != self.pushdown.schema[name].dataType:
                 return None
-            if function != Function.COUNT and not has_text_form(field.type):
+            if function != Function.COUNT and not card(field.type).text:
                 return None
             types.append(pa.int64() if function == Function.COUNT else field.type)
         return types

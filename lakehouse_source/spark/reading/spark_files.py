@@ -31,10 +31,11 @@ from lakehouse_source.schema.defaults import initial_default, initial_ordinal
 from lakehouse_source.schema.fields import children, is_nested, is_same_with_ids, leaves
 from lakehouse_source.schema.metadata_columns import hidden_columns, may_be_hidden
 from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.schema.types import card
 from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Planned
 from lakehouse_source.spark.reading.packing import AnswerPartition, counts
 from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.types.answer_text import as_text, has_text_form
+from lakehouse_source.spark.types.answer_text import as_text
 from lakehouse_source.spark.types.spark_types import narrowed_structs, spark_schema
 from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
 
@@ -152,7 +153,7 @@ class _Columns:
             raise Unsuited("a column is named like those that tell the identity of a row")
         self.partitioned = [field for field in self.wanted if field.name in self.partition_by]
         for field in self.partitioned:
-            if not has_text_form(field.type):
+            if not card(field.type).text:
                 raise Unsuited(f"column {field.name} is a partition column of type {field.type}")
         self.stored = [field for field in self.wanted if field.name not in self.partition_by]
         self.unpushed: set[str] = set()
@@ -202,7 +203,7 @@ class _Columns:
         """The value of a column in files that lack it, as a text; None: NULL."""
         if initial_default(field) is None:
             return None
-        if not has_text_form(field.type):
+        if not card(field.type).text:
             raise Unsuited(f"files lack column {field.name}, which has a default")
         return as_text(initial_ordinal(field), field.type)
 
@@ -278,13 +279,7 @@ def _is_readable(type_: pa.DataType) -> bool:
         return len(set(lowered)) == len(lowered) and all(_is_readable(one.type) for one in parts)
     if is_nested(type_):
         return False
-    if t.is_timestamp(type_):
-        return bool(type_.unit == "us")
-    plain = (
-        *(t.is_boolean, t.is_signed_integer, t.is_float32, t.is_float64, t.is_decimal128),
-        *(t.is_string, t.is_large_string, t.is_binary, t.is_large_binary, t.is_date32),
-    )
-    return any(check(type_) for check in plain)
+    return card(type_).spark
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:

@@ -6,9 +6,10 @@ from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.schema.types import card
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question
 from lakehouse_source.spark.session.catalog_request import Request, place_of
-from lakehouse_source.spark.types.answer_text import as_text, has_text_form
+from lakehouse_source.spark.types.answer_text import as_text
 
 
 def list_partitions(request: Request) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def list_partitions(request: Request) -> dict[str, Any]:
         found = dict.fromkeys(tuple(texts(file)) for file in files)
     types = [snapshot.schema.field(name).type for name in snapshot.partition_by]
     for name, type_ in zip(snapshot.partition_by, types):
-        if not has_text_form(type_):
+        if not card(type_).text:
             raise InvalidOptionError(
                 option="SHOW PARTITIONS",
                 value=name,

@@ -11,15 +11,6 @@ from lakehouse_source.schema.ordinal import from_ordinal
 from lakehouse_source.spark.types.to_spark_sql import float_text
 
 
-def has_text_form(type_: pa.DataType) -> bool:
-    """Tell whether Spark gets the stored values exactly when they are sent as text."""
-    t = pa.types
-    if t.is_timestamp(type_):
-        return type_.unit in ("ms", "us")  # Spark truncates nanoseconds
-    plain = (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_string, t.is_date32)
-    return any(check(type_) for check in plain)
-
-
 def as_text(value: Ordinal | None, type_: pa.DataType) -> str | None:
     """An ordinal of a stored type as the text from which the extension makes Spark's value."""
     if value is None:

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.language.tree.types import spark_type
 from lakehouse_source.schema.align import by_name, narrowed
 from lakehouse_source.schema.fields import (
     CHAR_VARCHAR,
@@ -37,6 +38,7 @@ from lakehouse_source.schema.fields import (
     SPARK_TYPE,
     children,
     find_field,
+    is_list_like,
     is_nested,
     nullable_field,
     rebuild,
@@ -148,6 +150,21 @@ def _children(spark: DataType) -> list[DataType]:
     return [spark.keyType, spark.valueType] if isinstance(spark, MapType) else []
 
 
+def _rebuilt(spark: DataType, parts: list[DataType], arrow: pa.DataType | None = None) -> DataType:
+    """A type with other types inside of it; `arrow`, if given, decides what in it may be NULL."""
+    if isinstance(spark, StructType):
+        nullable = [one.nullable for one in (spark.fields if arrow is None else arrow)]
+        fields = zip(spark.fields, parts, nullable)
+        return StructType([StructField(f.name, part, null, f.metadata) for f, part, null in fields])
+    if isinstance(spark, ArrayType):
+        has_null = spark.containsNull if arrow is None else arrow.value_field.nullable
+        return ArrayType(parts[0], has_null)
+    if isinstance(spark, MapType):
+        has_null = spark.valueContainsNull if arrow is None else arrow.item_field.nullable
+        return MapType(parts[0], parts[1], has_null)
+    return spark
+
+
 def _with_lengths_inside(
     kept: dict[str, Any] | None, type_: DataType, field: pa.Field
 ) -> dict[str, Any] | None:
@@ -171,16 +188,7 @@ def _with_lengths(spark: DataType, arrow: pa.DataType) -> DataType:
         own = _marked_type(child)
         return own if isinstance(own, _LENGTHS) else _with_lengths(part, child.type)
 
-    parts = [inside(*pair) for pair in zip(_children(spark), children(arrow))]
-    if isinstance(spark, StructType):
-        return StructType(
-            [StructField(f.name, p, f.nullable, f.metadata) for f, p in zip(spark.fields, parts)]
-        )
-    if isinstance(spark, ArrayType):
-        return ArrayType(parts[0], spark.containsNull)
-    if isinstance(spark, MapType):
-        return MapType(parts[0], parts[1], spark.valueContainsNull)
-    return spark
+    return _rebuilt(spark, [inside(*pair) for pair in zip(_children(spark), children(arrow))])
 
 
 def _marked_type(field: pa.Field) -> DataType | None:
@@ -202,33 +210,12 @@ def readable(arrow: pa.DataType) -> pa.DataType:
     Spark has no unsigned integers, no half floats, one resolution of timestamps
     and durations, and no fixed-length binary.
     """
-    t = pa.types
-    widened = {
-        pa.uint8(): pa.int16(),
-        pa.uint16(): pa.int32(),
-        pa.uint32(): pa.int64(),
-        pa.uint64(): pa.decimal128(20, 0),
-        pa.float16(): pa.float32(),
-    }
-    if arrow in widened:
-        return widened[arrow]
-    if t.is_timestamp(arrow):
-        return pa.timestamp("us", arrow.tz)
-    if t.is_duration(arrow):
+    if pa.types.is_duration(arrow):
         return pa.duration("us")
-    if t.is_fixed_size_binary(arrow):
-        return pa.binary()
-    if t.is_struct(arrow):
-        return pa.struct([_readable_field(field) for field in arrow])
-    if t.is_map(arrow):
-        return pa.map_(readable(arrow.key_type), _readable_field(arrow.item_field))
-    if t.is_list(arrow) or t.is_fixed_size_list(arrow):
-        return pa.list_(_readable_field(arrow.value_field))
-    return arrow
-
-
-def _readable_field(field: pa.Field) -> pa.Field:
-    return pa.field(field.name, readable(field.type), field.nullable)
+    below = [pa.field(one.name, readable(one.type), one.nullable) for one in children(arrow)]
+    if is_list_like(arrow):
+        return pa.list_(below[0])
+    return rebuild(arrow, below) if below else spark_type(arrow)
 
 
 def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
@@ -290,18 +277,7 @@ def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
         return _nullable_like(part, child.type) if own is None else _text_without_length(own)
 
     parts = [inside(*pair) for pair in zip(_children(spark), children(arrow))]
-    if isinstance(spark, StructType):
-        return StructType(
-            [
-                StructField(f.name, part, a.nullable, f.metadata)
-                for f, part, a in zip(spark.fields, parts, arrow)
-            ]
-        )
-    if isinstance(spark, ArrayType):
-        return ArrayType(parts[0], arrow.value_field.nullable)
-    if isinstance(spark, MapType):
-        return MapType(parts[0], parts[1], arrow.item_field.nullable)
-    return spark
+    return _rebuilt(spark, parts, arrow)
 
 
 def _text_without_length(type_: DataType) -> DataType:
@@ -311,16 +287,9 @@ def _text_without_length(type_: DataType) -> DataType:
 def _parts(type_: DataType) -> Iterator[DataType]:
     """A type and everything inside it."""
     yield type_
-    if isinstance(type_, StructType):
-        for field in type_.fields:
-            yield from _parts(field.dataType)
-    elif isinstance(type_, ArrayType):
-        yield from _parts(type_.elementType)
-    elif isinstance(type_, MapType):
-        yield from _parts(type_.keyType)
-        yield from _parts(type_.valueType)
-    elif isinstance(type_, UserDefinedType):
-        yield from _parts(type_.sqlType())
+    below = [type_.sqlType()] if isinstance(type_, UserDefinedType) else _children(type_)
+    for part in below:
+        yield from _parts(part)
 
 
 def _is_special(type_: DataType) -> bool:
@@ -380,15 +349,7 @@ def _plain(type_: StructType, is_special: Callable[[DataType], bool]) -> StructT
     def plain(part: DataType) -> DataType:
         if is_special(part):
             return plain(part.sqlType()) if isinstance(part, UserDefinedType) else StringType()
-        if isinstance(part, StructType):
-            return StructType(
-                [StructField(f.name, plain(f.dataType), f.nullable, f.metadata) for f in part]
-            )
-        if isinstance(part, ArrayType):
-            return ArrayType(plain(part.elementType), part.containsNull)
-        if isinstance(part, MapType):
-            return MapType(plain(part.keyType), plain(part.valueType), part.valueContainsNull)
-        return part
+        return _rebuilt(part, [plain(below) for below in _children(part)])
 
     result = plain(type_)
     assert isinstance(result, StructType)
