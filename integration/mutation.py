@@ -1671,13 +1671,17 @@ MUTANTS = [
         POSTGRES,
         (
             "a connection is used that was made with other variables",
-            "if self._kept[number][1].key == key:",
-            "if True:",
+            "return conninfo, tuple(",
+            "return conninfo, () and tuple(",
         ),
+    ),
+    *_in(
+        "catalog/backends/pool.py",
+        POSTGRES,
         (
             "a forked child uses the connections of its parent",
-            "        self._kept = []\n        self._closes = False\n",
-            "        self._closes = False\n",
+            "    for pool in _pools:\n        pool.forked()\n",
+            "",
         ),
     ),
     *_in(
@@ -1685,8 +1689,8 @@ MUTANTS = [
         POSTGRES,
         (
             "a connection is used that the server ended",
-            "if self._ready or _is_usable(kept):",
-            "if True:",
+            "while not (kept is None or self._ready or _is_usable(kept)):",
+            "while False:",
         ),
         (
             "a commit that became a rollback counts",

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import Catalog, open_catalog, redact
-from lakehouse_source.catalog.backends.sqlite.catalog import _idle_connections
+from lakehouse_source.catalog.backends.sqlite.catalog import idle_connections
 from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.write_states import TRANSITIONS, WriteState
@@ -222,9 +222,9 @@ def release_of_format(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Behave as a release whose catalogs have an older format."""
     with monkeypatch.context() as patched:
         patched.setattr(migrations, "LATEST", number)
-        _idle_connections.close_all()  # of this release; another process would have none
+        idle_connections.close_all()  # of this release; another process would have none
         yield
-        _idle_connections.close_all()
+        idle_connections.close_all()
 
 
 @contextmanager
@@ -1173,7 +1173,7 @@ class CatalogContract:
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
         """Undo what later formats add to the tables of a catalog. For the formats 3 to 10."""
-        _idle_connections.close_all()
+        idle_connections.close_all()
         plant("ALTER TABLE pending_writes DROP COLUMN login")
         if number == 10:
             plant("UPDATE catalog_format SET version = 10")

@@ -42,6 +42,15 @@ def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
     return _resolved(url, dataset_uri)[0]
 
 
+@lru_cache(maxsize=64)  # every read opens its catalog
+def _default_url(dataset_uri: str | None) -> str | None:
+    """The URL of the catalog that a dataset has in its own folder by default."""
+    if dataset_uri is None or not dataset_uri.startswith("file:///"):
+        return None
+    folder = (local_path(dataset_uri) or "").rstrip("/")
+    return "sqlite://" + quote(default_catalog_path(folder), safe="/")
+
+
 def _resolved(url: str | None, dataset_uri: str | None) -> tuple[str, str | None]:
     """The URL, and `env:NAME` if it came from a variable, whose value is not shown."""
     named = None
@@ -49,15 +58,15 @@ def _resolved(url: str | None, dataset_uri: str | None) -> tuple[str, str | None
         url = os.environ.get(VARIABLE) or None
         named = None if url is None else f"env:{VARIABLE}"
     if url is None:
-        if dataset_uri is None or not dataset_uri.startswith("file:///"):
+        url = _default_url(dataset_uri)
+        if url is None:
             raise InvalidOptionError(
                 option="catalog",
                 reason="is missing, and only local datasets have a default. Name one: option "
                 f"'catalog', argument catalog=, or environment variable {VARIABLE}.",
                 known=KNOWN,
             )
-        folder = (local_path(dataset_uri) or "").rstrip("/")
-        return "sqlite://" + quote(default_catalog_path(folder), safe="/"), None
+        return url, None
     if not isinstance(url, str):
         raise InvalidOptionError(
             option="catalog", value=url, reason="is not a catalog URL.", known=KNOWN
@@ -117,7 +126,7 @@ def open_catalog(
 
         return PostgresCatalog(url, shown, create=create, dataset=dataset_uri)
     if scheme in ("sqlite", "duckdb"):
-        path, busy_seconds = _file_parts(url, scheme, shown)
+        path, busy_seconds = _file_parts(url, scheme, shown, dataset_uri)
         given: dict[str, Any] = {"create": create, "dataset": dataset_uri}
         given["shown"] = shown if named is None else None
         if busy_seconds is not None:
@@ -160,7 +169,8 @@ def is_default_catalog(catalog: str | Catalog | None, dataset_uri: str) -> bool:
         url, named = _resolved(catalog, dataset_uri)
     if _scheme_of(url) != "sqlite":
         return False
-    return _is_default_file(_file_parts(url, "sqlite", named or redact(url))[0], dataset_uri)
+    path, _ = _file_parts(url, "sqlite", named or redact(url), dataset_uri)
+    return _is_default_file(path, dataset_uri)
 
 
 def _is_default_file(path: str, dataset_uri: str) -> bool:
@@ -185,15 +195,18 @@ def uri_of(catalog: Catalog, key: str) -> str | None:
     return folder_around(catalog) if key == OWN_KEY else UriOfCatalog(key)
 
 
+@lru_cache(maxsize=64)
 def _scheme_of(url: str) -> str:
     match = _SCHEME.match(url)
     return match.group(1).lower() if match else ""
 
 
-def _file_parts(url: str, scheme: str, shown: str) -> tuple[str, float | None]:
+def _file_parts(
+    url: str, scheme: str, shown: str, dataset_uri: str | None
+) -> tuple[str, float | None]:
     """The path of the file that a URL names, and the seconds to wait for a lock, if given."""
     path, busy_seconds, is_clear = _parsed_url(url, scheme, shown)
-    if not is_clear:
+    if not (is_clear or url == _default_url(dataset_uri)):
         _check_not_relative(path, scheme, shown)
     return path, busy_seconds
 
@@ -243,11 +256,11 @@ def _check_not_relative(path: str, scheme: str, shown: str) -> None:
     Raises:
         InvalidOptionError
     """
+    if os.path.lexists(path):
+        return
     here = os.path.join(os.getcwd(), path[1:])
     in_root = os.path.dirname(path) == "/"
-    if here == path or os.path.lexists(path):
-        return
-    if in_root or os.path.isdir(os.path.dirname(here)):
+    if here != path and (in_root or os.path.isdir(os.path.dirname(here))):
         raise InvalidOptionError(
             option="catalog",
             value=shown,

@@ -143,7 +143,7 @@ class OpenDataset:
 
         In Spark these are its `TBLPROPERTIES`, and `comment` is its comment.
         """
-        return self._snapshot.dataset.properties.table_properties
+        return dict(self._snapshot.dataset.properties.table_properties)
 
     def refresh(self: Opened) -> Opened:
         """Move to the newest version; returns this dataset.

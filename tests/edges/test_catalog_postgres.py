@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -418,7 +419,7 @@ def test_nothing_outlives_a_transaction(url: str, catalog: Catalog) -> None:
     assert held == (0,)
     with catalog.read() as reader:
         assert reader._session.query("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
-    connection_ = shared_connections._kept[-1][1]
+    (*_, connection_) = chain(*shared_connections._kept.values())
     assert connection_.execute("SHOW enable_seqscan").fetchone() == ("on",)
     for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
         assert connection_.execute(f"SHOW {setting}").fetchone() == ("0",)
@@ -620,7 +621,7 @@ class TestConnectionsKeptForTheNextCatalog:
                 reading.enter_context(catalog.read())
         for catalog in catalogs:
             catalog.release()
-        assert len(shared_connections._kept) == 4
+        assert len([*chain(*shared_connections._kept.values())]) == 4
 
     def test_abandoned_writes_are_looked_for_once(
         self, url: str, monkeypatch: pytest.MonkeyPatch
@@ -671,6 +672,7 @@ class TestConnectionsKeptForTheNextCatalog:
     def test_a_forked_child_makes_its_own(self, url: str) -> None:
         code = f"""
 import os
+from itertools import chain
 from lakehouse_source.catalog import open_catalog
 from lakehouse_source.catalog.backends.postgres.connections import shared_connections
 def look():
@@ -679,16 +681,16 @@ def look():
         assert len(reader.datasets()) == 1
     catalog.release()
 look()
-kept = shared_connections._kept[0][1]
+(kept,) = chain(*shared_connections._kept.values())
 child = os.fork()
 if child == 0:
     assert not shared_connections._kept
     look()
-    assert shared_connections._kept[0][1] is not kept
+    assert kept not in chain(*shared_connections._kept.values())
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 look()
-assert shared_connections._kept[0][1] is kept
+assert [*chain(*shared_connections._kept.values())] == [kept]
 """
         strict = [] if sys.version_info >= (3, 12) else ["-W", "error"]  # it warns of the thread
         done = subprocess.run([sys.executable, *strict, "-c", code], capture_output=True)

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,7 +19,7 @@ from sqlite_utils import Database
 
 import lakehouse_source
 from lakehouse_source.catalog import open_catalog, redact
-from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
+from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog, idle_connections
 from lakehouse_source.catalog.backends.sqlite.objects import (
     NEW_CATALOG,
     digest_of,
@@ -279,29 +281,89 @@ def look():
         assert len(reader.datasets()) == 1
     catalog.release()
 look()
-kept = sqlite._idle_connections._connections[0][2]
+(kept,) = sqlite.idle_connections._kept[sqlite._RELEASED]
 child = os.fork()
 if child == 0:
-    assert not sqlite._idle_connections._connections
+    assert not sqlite.idle_connections._kept
     look()
-    assert sqlite._idle_connections._connections[0][2] is not kept
+    assert sqlite.idle_connections._kept[sqlite._RELEASED] != [kept]
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 look()
-assert sqlite._idle_connections._connections[0][2] is kept
+assert sqlite.idle_connections._kept[sqlite._RELEASED] == [kept]
 """
         done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
 
 
-def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_in_a_transaction_does_not_keep_its_connection(path: Path) -> None:
+    status = 1
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog)
+        with catalog.read() as reader:
+            mine = reader._session.connection  # type: ignore[attr-defined]
+            child = os.fork()
+        if child == 0:
+            try:
+                kept = [*chain(*idle_connections._kept.values())]
+                with catalog.read() as reader:
+                    is_own = reader._session.connection is not mine  # type: ignore[attr-defined]
+                    status = 0 if mine not in kept and is_own and reader.datasets() else 2
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        with catalog.read() as reader:
+            assert reader._session.connection is mine  # type: ignore[attr-defined]
+
+
+def test_a_catalog_that_is_forgotten_waits_for_no_thread(path: Path) -> None:
+    """The garbage collector ran in a thread whose start another one awaited with the lock."""
+    catalogs = [open_catalog(f"sqlite://{path}")]
+    commit(catalogs[0])
+    with idle_connections._lock:
+        forgetting = threading.Thread(target=catalogs.clear, daemon=True)
+        forgetting.start()
+        forgetting.join(10)
+        assert not forgetting.is_alive()
+
+
+def test_a_transaction_looks_once_at_the_file_its_folder_and_each_file_beside_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        real = getattr(os, name)
+
+        def counted(at: object, *given: object, **named: object) -> object:
+            looked[str(at)] += 1
+            return real(at, *given, **named)
+
+        monkeypatch.setattr(os, name, counted)
+
+    with open_catalog(f"sqlite://{path}") as catalog:
+        commit(catalog)
+        for name in ("stat", "lstat", "open", "readlink"):
+            count(name)
+        for transaction in (catalog.read, catalog.write):
+            looked.clear()
+            with transaction() as reader:
+                assert len(reader.datasets()) == 1
+            beside = [f"{path}{suffix}" for suffix in ("-journal", "-wal", "-shm")]
+            assert looked == Counter([str(path), str(path.parent), *beside])
+
+
+@pytest.mark.parametrize("folder", ["no/such", "link"])
+def test_a_missing_folder_is_refused(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
     with (
-        open_catalog(f"sqlite://{tmp_path}/no/such/catalog.db") as catalog,
+        open_catalog(f"sqlite://{tmp_path}/{folder}/catalog.db") as catalog,
         pytest.raises(CatalogUnavailableError, match=r"does not exist\. Create it first"),
         catalog.read(),
     ):
         pass
-    assert list(tmp_path.iterdir()) == []
+    assert [one.name for one in tmp_path.iterdir()] == ["link"]
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(path: Path) -> None:

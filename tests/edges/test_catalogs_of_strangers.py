@@ -92,6 +92,17 @@ def test_a_journal_that_a_crash_left_is_played_back(folder: Path) -> None:
     assert database.read_bytes() == before
 
 
+def test_a_pipe_in_the_place_of_a_journal_is_refused_and_not_waited_for(folder: Path) -> None:
+    pipe = folder / "_plake" / "catalog.db-journal"
+    os.mkfifo(pipe)
+    writer = os.open(pipe, os.O_RDWR)  # who waits for one would hang here otherwise
+    try:
+        with pytest.raises(CatalogUnavailableError, match="no plain file"):
+            lake.read_dataset(folder)
+    finally:
+        os.close(writer)
+
+
 @pytest.mark.parametrize("suffix", ["", "-journal", "-wal", "-shm"])
 def test_links_in_the_place_of_a_catalog_file_are_refused(
     folder: Path, canary: Path, suffix: str

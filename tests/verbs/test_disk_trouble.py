@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.backends.sqlite.catalog import _idle_connections
+from lakehouse_source.catalog.backends.sqlite.catalog import idle_connections
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
@@ -55,7 +55,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def remount(disk: Path, how: str) -> None:
     # The file of an idle connection is open for writing, so that its disk would be busy.
-    _idle_connections.close_all()
+    idle_connections.close_all()
     subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
 
 

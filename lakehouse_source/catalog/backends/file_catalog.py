@@ -8,10 +8,12 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import ClassVar, TypeAlias
 from urllib.parse import quote
 
-from lakehouse_source.catalog.backends.pooled import Connection, PooledCatalog
+from lakehouse_source.catalog.backends.pool import Connection
+from lakehouse_source.catalog.backends.pooled import PooledCatalog
 from lakehouse_source.catalog.backends.trusted_folders import (
     is_of_user,
     real_path,
@@ -24,8 +26,16 @@ from lakehouse_source.storage import RESERVED_FOLDER
 BUSY_SECONDS = 30.0
 # The value 1 lets the folder's group use the catalogs that this process makes there.
 SHARED = "PLAKE_CATALOG_SHARED"
+# Device, inode, time of the last change of any kind (nanoseconds), size (bytes); and who may write
+# to the folder: its user, its group, its mode.
+Stamp: TypeAlias = tuple[int, int, int, int, int, int, int]
 # The kind of an object of a database, its name, and its definition.
 DatabaseObject: TypeAlias = tuple[str, str, str]
+
+
+@lru_cache(maxsize=64)  # every read opens its catalog
+def _url_of(scheme: str, path: str) -> str:
+    return f"{scheme}://{quote(path, safe='/')}"
 
 
 class FileCatalog(PooledCatalog[Connection]):
@@ -56,38 +66,60 @@ class FileCatalog(PooledCatalog[Connection]):
                 value=path,
                 reason=f"needs an absolute path: {self.scheme}:///folder/catalog.db.",
             )
-        url = f"{self.scheme}://{quote(path, safe='/')}"
+        url = _url_of(self.scheme, path)
         super().__init__(url, shown or url, create=create, dataset=dataset)
         self.path = path
         self._make_folder = make_folder
         self._busy_seconds = busy_seconds
         # Why nothing may be written; None: it may.
         self._distrust: str | None = None
-        if not create and self._is_file(path) is None:
+        if not create and self._lstat(path) is None:
             raise self._missing(self.absent)
 
-    def _check_file(self) -> bool:
-        """Tell whether the file exists. If it does not, it may be made now.
+    def _look(self) -> Stamp | None:
+        """Look at the file, its folder and the files beside it; None: there is no file.
 
         Raises:
-            CatalogUnavailableError, DatasetNotFoundError: there is no file and none may be made.
             CatalogUnavailableError: the file, or a file beside it, is a link.
         """
+        for suffix in self.beside:
+            self._look_beside(suffix)
+        return self._stamp()
+
+    def _look_beside(self, suffix: str) -> None:
+        # Links are not followed. A database would write to the target of a link, and delete
+        # journals at the end.
+        path = self.path + suffix
+        status = self._lstat(path)
+        if status is not None and not stat.S_ISREG(status.st_mode):
+            raise self._unavailable(f"{path} is no plain file. Remove it first")
+
+    def _stamp(self) -> Stamp | None:
         folder = os.path.dirname(self.path)
-        if os.path.basename(folder) == RESERVED_FOLDER and os.path.islink(folder):
+        above, status = self._lstat(folder), self._lstat(self.path)
+        is_link = above is not None and stat.S_ISLNK(above.st_mode)
+        if is_link and os.path.basename(folder) == RESERVED_FOLDER:
             raise self._unavailable(
                 f"its folder {folder} is a symbolic link. Name the folder that it leads to"
             )
-        for suffix in self.beside:
-            if self._is_file(self.path + suffix) is False:
-                raise self._unavailable(f"{self.path + suffix} is no plain file. Remove it first")
-        found = self._is_file(self.path)
-        if found is False:
+        if above is None or status is None:
+            return None
+        if not stat.S_ISREG(status.st_mode):
             raise self._unavailable(
                 "it cannot be opened: it is no plain file. Name the file itself, not a link to it"
             )
-        if found:
-            return True
+        if is_link:
+            above = os.stat(folder)
+        file = status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+        return *file, above.st_uid, above.st_gid, above.st_mode
+
+    def _check_may_be_made(self) -> None:
+        """Refuse to make the file, or make its folder.
+
+        Raises:
+            CatalogUnavailableError, DatasetNotFoundError: none may be made.
+        """
+        folder = os.path.dirname(self.path)
         if not self._create:
             raise self._missing(self.absent)
         self._trusted_path(is_new=True)
@@ -98,7 +130,6 @@ class FileCatalog(PooledCatalog[Connection]):
                 raise self._unavailable(f"it cannot be created: {exc.strerror}") from exc
         elif not os.path.isdir(folder):
             raise self._unavailable(f"its folder {folder} does not exist. Create it first")
-        return False
 
     def is_own(self) -> bool:
         """Tell whether the file and its folder belong to this user, or to root."""
@@ -163,14 +194,9 @@ class FileCatalog(PooledCatalog[Connection]):
                 os.chown(self.path, -1, group)
             os.chmod(self.path, 0o660)
 
-    def _is_file(self, path: str) -> bool | None:
-        """Tell whether a plain file is at a path; None: nothing is there.
-
-        Links are not followed. A database would write to the target of a link, and delete journals
-        at the end.
-        """
+    def _lstat(self, path: str) -> os.stat_result | None:
         try:
-            return stat.S_ISREG(os.lstat(path).st_mode)
+            return os.lstat(path)
         except FileNotFoundError:
             return None
         except OSError as exc:

@@ -1,20 +1,16 @@
-"""The common part of all backends: a pool of connections, and transactions on a connection.
-
-After a fork the child opens new connections and does not touch those of its parent.
-"""
+"""The common part of all backends: connections that are used again, and their transactions."""
 
 from __future__ import annotations
 
 import os
 import random
-import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar, Generic, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar, Generic
 
+from lakehouse_source.catalog.backends.pool import Connection, Pool
 from lakehouse_source.catalog.base import ABANDONED_SECONDS, Catalog
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.dialect import Dialect
@@ -32,12 +28,11 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.logs import COMMIT
 
-_MOST_IDLE = 4
 _ATTEMPTS = 4
 _RETRY_SECONDS = 5.0
 _FIRST_PAUSE_SECONDS = 0.05
-
-Connection = TypeVar("Connection")
+# For how long a connection knows that abandoned writes were looked for.
+_RECOVERED_SECONDS = 300.0
 
 
 class OpenSession(ABC, Generic[Connection]):
@@ -89,6 +84,11 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     # The reason in the error if there is no catalog and none may be made.
     absent: ClassVar[str]
+    _pool: Pool[Connection]
+    # What surrounds a transaction.
+    _in_use: ClassVar[AbstractContextManager[None]] = nullcontext()
+    # The group of this catalog's own idle connections.
+    _own: Hashable = None
 
     def __init__(
         self, url: str, redacted_url: str, *, create: bool, dataset: str | None = None
@@ -97,13 +97,13 @@ class PooledCatalog(Catalog, Generic[Connection]):
         self.redacted_url = redacted_url
         self._create = create
         self._dataset = dataset
-        self._idle: list[Connection] = []
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._own = object()
         self._closed = False
         self._recovered = False
-        # For catalogs that nobody closes, such as the catalog of a dataset that is never released.
-        weakref.finalize(self, _close_idle, self._idle, self._disconnect, self._process)
+
+    def __del__(self) -> None:
+        # Nobody closes the catalog of a dataset that is never released.
+        self._pool.forget(self._own)
 
     def _missing(self, reason: str) -> PlakeError:
         """The error if there is no catalog.
@@ -166,17 +166,12 @@ class PooledCatalog(Catalog, Generic[Connection]):
         """
 
     @abstractmethod
-    def _connect(self) -> Connection:
-        """A new connection to a catalog whose tables are there and of a known format."""
+    def _kept_or_new(self, group: Hashable) -> Connection:
+        """A connection to a catalog whose tables are there and of a known format."""
 
-    @staticmethod
-    @abstractmethod
-    def _disconnect(connection: Connection) -> None:
-        """Close a connection; never raises."""
-
-    def _is_current(self, connection: Connection) -> bool:
-        """Tell whether an idle connection still leads to this catalog."""
-        return True
+    def _group(self) -> Hashable:
+        """The group whose idle connections this catalog uses."""
+        return self._own
 
     @abstractmethod
     def _begin(self, connection: Connection, read_only: bool) -> None:
@@ -206,44 +201,40 @@ class PooledCatalog(Catalog, Generic[Connection]):
     def _translate(self, error: Any) -> PlakeError:
         """The error of plake for an error of the database."""
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except self._errors as error:
-            raise self._translate(error) from error
+    def _translated(self) -> AbstractContextManager[None]:
+        return _Translated(self)
 
     # --- transactions
 
     @contextmanager
     def read(self) -> Iterator[CatalogReader]:
-        connection = self._start(read_only=True)
-        session = self._session(connection)
-        usable = False
-        try:
-            yield CatalogReader(session)
-        finally:
-            session.connection = None
-            usable = self._rollback(connection)
-            self._release(connection, usable)
+        with self._in_use:
+            connection = self._start(read_only=True)
+            session = self._session(connection)
+            usable = False
+            try:
+                yield CatalogReader(session)
+            finally:
+                session.connection = None
+                usable = self._rollback(connection)
+                self._release(connection, usable)
 
     @contextmanager
     def write(self) -> Iterator[CatalogTransaction]:
-        self._recover()
-        connection = self._start(read_only=False)
-        session = self._session(connection)
-        committed = False
-        try:
-            yield CatalogTransaction(session)
-            self._commit(connection, session)
-            committed = True
-        finally:
-            session.connection = None
-            self._release(connection, committed or self._rollback(connection))
+        with self._in_use:
+            connection = self._start(read_only=False)
+            session = self._session(connection)
+            committed = False
+            try:
+                yield CatalogTransaction(session)
+                self._commit(connection, session)
+                committed = True
+            finally:
+                session.connection = None
+                self._release(connection, committed or self._rollback(connection))
 
     def close(self) -> None:
-        with self._guard():
-            self._closed = True
+        self._closed = True
         self._drop_idle()
 
     # --- inside
@@ -254,9 +245,6 @@ class PooledCatalog(Catalog, Generic[Connection]):
         In a transaction of its own: a transaction that locks its dataset and also the rows of other
         writes could deadlock with these writes.
         """
-        if self._recovered:
-            return
-        self._recovered = True
         with self.read() as reader:
             found = reader.silent_writes(ABANDONED_SECONDS)
         if WriteState.PENDING in found.values():
@@ -296,60 +284,62 @@ class PooledCatalog(Catalog, Generic[Connection]):
 
     def _start_once(self, read_only: bool) -> Connection:
         connection = self._acquire()
+        if not (read_only or self._recovered):
+            self._recovered = True
+            if time.monotonic() - connection.recovered > _RECOVERED_SECONDS:
+                self._release(connection, True)
+                self._recover()
+                connection = self._acquire()
+                connection.recovered = time.monotonic()
         try:
             self._begin(connection, read_only)
         except BaseException:
-            self._disconnect(connection)
+            self._release(connection, False)
             raise
         return connection
 
     def _acquire(self) -> Connection:
-        with self._guard():
-            if self._closed:
-                raise self._unavailable("it was closed")
-            connection = self._idle.pop() if self._idle else None
-        if connection is None:
-            return self._connect()
-        if not self._is_current(connection):
-            self._disconnect(connection)
-            self._drop_idle()
-            return self._connect()
+        if self._closed:
+            raise self._unavailable("it was closed")
+        group = self._group()
+        hold = self._pool.hold(group)
+        try:
+            connection = self._kept_or_new(group)
+        except BaseException:
+            self._pool.free(hold)
+            raise
+        connection.group, connection.hold, connection.process = group, hold, os.getpid()
         return connection
 
+    @contextmanager
+    def _borrowed(self) -> Iterator[Connection]:
+        """A connection outside of a transaction."""
+        with self._in_use:
+            connection, usable = self._acquire(), False
+            try:
+                yield connection
+                usable = True
+            finally:
+                self._release(connection, usable)
+
     def _drop_idle(self) -> None:
-        with self._guard():
-            idle, self._idle[:] = list(self._idle), []
-        for connection in idle:
-            self._disconnect(connection)
+        self._pool.close(self._group())
 
     def _release(self, connection: Connection, usable: bool) -> None:
-        with self._guard():
-            if usable and not self._closed and len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-                return
-        self._disconnect(connection)
-
-    def _guard(self) -> threading.Lock:
-        process = os.getpid()
-        if process != self._process:
-            # This is a forked child. Closing a connection here would end the parent's session or
-            # release its file locks. A thread that does not exist in this process may hold the old
-            # lock.
-            _of_parents.append(list(self._idle))
-            self._idle = []
-            self._lock = threading.Lock()
-            self._process = process
-            weakref.finalize(self, _close_idle, self._idle, self._disconnect, process)
-        return self._lock
+        self._pool.give(connection, usable and not self._closed)
 
 
-# Connections of parent processes, kept so that nothing closes them here.
-_of_parents: list[list[Any]] = []
+class _Translated:
+    """A block whose errors of the database become errors of plake."""
 
+    __slots__ = ("_catalog",)
 
-def _close_idle(idle: list[Any], disconnect: Callable[[Any], None], process: int) -> None:
-    if os.getpid() != process:
-        _of_parents.append(list(idle))
-        return
-    while idle:
-        disconnect(idle.pop())
+    def __init__(self, catalog: PooledCatalog[Any]) -> None:
+        self._catalog = catalog
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, self._catalog._errors):
+            raise self._catalog._translate(error) from error

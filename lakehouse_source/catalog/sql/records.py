@@ -85,11 +85,16 @@ def description(rows: tuple[Row, ...], catalog: str) -> Description:
     )
 
 
+@lru_cache(maxsize=64)  # a commit reads them three times, and they seldom change
+def _properties(text: str, catalog: str) -> DatasetProperties:
+    return DatasetProperties.from_json(document(text, catalog))
+
+
 def dataset_record(row: Sequence[Any], catalog: str) -> DatasetRecord:
     """A row of `datasets`."""
     identity, name, base_uri, current_version, properties, oldest, next_row_id = row
     try:
-        parsed = DatasetProperties.from_json(document(properties, catalog))
+        parsed = _properties(properties, catalog)
     except (TypeError, ValueError) as exc:
         raise CorruptDatasetError(
             path=catalog, reason=f"the properties of dataset {base_uri} cannot be read: {exc}"

@@ -12,7 +12,7 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.backends.duckdb.dialect import DUCKDB
 from lakehouse_source.catalog.backends.file_catalog import DatabaseObject, FileCatalog
+from lakehouse_source.catalog.backends.pool import Pool, PooledConnection
 from lakehouse_source.catalog.backends.pooled import OpenSession
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.session import Row, Session
@@ -60,7 +61,7 @@ _COLUMNS = (
 )
 
 
-class _Connection:
+class _Connection(PooledConnection):
     """A DuckDB connection, and whether it has the turn to write."""
 
     def __init__(self, raw: duckdb.DuckDBPyConnection, path: str) -> None:
@@ -118,14 +119,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_files.forked)
 
 
+def _end(connection: _Connection) -> None:
+    connection.give_turn_back()
+    with suppress(duckdb.Error):
+        connection.raw.close()
+    _files.count(connection.path, -1)
+
+
 class DuckDBCatalog(FileCatalog[_Connection]):
     """A catalog in a DuckDB file."""
 
     scheme = "duckdb"
     _errors = duckdb.Error
     beside = (".wal",)
+    _pool: Pool[_Connection] = Pool(_end)
 
     # --- connections
+
+    def _kept_or_new(self, group: Hashable) -> _Connection:
+        return self._pool.take(group) or self._connect()
 
     def _connect(self) -> _Connection:
         real_path = os.path.realpath(self.path)
@@ -135,7 +147,8 @@ class DuckDBCatalog(FileCatalog[_Connection]):
                 "serves one process: start this one afresh, or use SQLite or PostgreSQL"
             )
         with _files.opening:
-            if not self._check_file():
+            if self._look() is None:
+                self._check_may_be_made()
                 self._make_file()
             path = self._trusted_path()
             with self._translated():
@@ -152,7 +165,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
                 with self._translated():
                     self._check_format(connection)
             except BaseException:
-                self._disconnect(connection)
+                _end(connection)
                 raise
         return connection
 
@@ -232,13 +245,6 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             finally:
                 _files.count(connection.path, -1)
 
-    @staticmethod
-    def _disconnect(connection: _Connection) -> None:
-        connection.give_turn_back()
-        with suppress(duckdb.Error):
-            connection.raw.close()
-        _files.count(connection.path, -1)
-
     # --- transactions
 
     def _begin(self, connection: _Connection, read_only: bool) -> None:
@@ -286,7 +292,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             with _files.opening, self._translated():
                 if _files.is_open(real_path):
                     raise self._unavailable("this process has it open elsewhere. Close that first")
-                self._check_file()
+                self._look()
                 self._trusted_path(is_new=True)
                 private = f"{real_path}.new"
                 # Of a process that died; in plake 0.1 it was a file.

@@ -6,10 +6,9 @@ no session locks), so a transaction pooler may stand in between.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
@@ -26,6 +25,7 @@ from lakehouse_source.catalog.backends.postgres.connections import (
     Connection,
     connect,
     disconnect,
+    key_of,
     most_connections,
     shared_connections,
 )
@@ -75,20 +75,11 @@ _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE{_PLANS}"
 
 
 def _is_usable(kept: Connection) -> bool:
-    """Tell whether a connection still works and the format is still the same.
-
-    If not, the connection is closed.
-    """
-    usable = False
-    try:
+    """Tell whether a connection still works and the format is still the same."""
+    with suppress(psycopg.Error):
         row = kept.execute("SELECT version FROM catalog_format").fetchone()
-        usable = row == (migrations.LATEST,)
-    except psycopg.Error:
-        pass
-    finally:
-        if not usable:
-            disconnect(kept)
-    return usable
+        return row == (migrations.LATEST,)
+    return False
 
 
 # Statistics, paths, partition values, notes of commits.
@@ -131,6 +122,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
     """
 
     is_server = True
+    _pool = shared_connections
     _errors = psycopg.Error
     absent = "the database has no plake catalog"
 
@@ -161,64 +153,39 @@ class PostgresCatalog(PooledCatalog[Connection]):
 
     # --- connections
 
-    def _acquire(self) -> Connection:
-        with self._guard():
-            if self._closed:
-                raise self._unavailable("it was closed")
-        return self._connect()
+    def _group(self) -> Hashable:
+        return key_of(self._conninfo)
 
-    def _connect(self) -> Connection:
+    def _acquire(self) -> Connection:
         try:
-            hold = shared_connections.hold(self._conninfo)
+            return super()._acquire()
         except TimeoutError as exc:
             raise self._unavailable(
                 f"other threads of this process held all of its {most_connections()} connections "
                 f"for {WAIT_SECONDS:g} seconds. {MOST_SETTING} allows more"
             ) from exc
-        try:
-            connection = self._kept_or_new()
-        except BaseException:
-            shared_connections.free(hold)
-            raise
-        connection.process, connection.hold = os.getpid(), hold
-        return connection
 
-    def _kept_or_new(self) -> Connection:
-        kept = shared_connections.take(self._conninfo)
-        while kept is not None:
-            # If the catalog is known, the first statement finds a lost connection at once.
-            if self._ready or _is_usable(kept):
-                self._ready = True
-                return kept
-            kept = shared_connections.take(self._conninfo)
-        with self._translated():
-            connection = connect(self._conninfo)
-        try:
+    def _kept_or_new(self, group: Hashable) -> Connection:
+        kept = self._pool.take(group)
+        # If the catalog is known, the first statement finds a lost connection at once.
+        while not (kept is None or self._ready or _is_usable(kept)):
+            disconnect(kept)
+            kept = self._pool.take(group)
+        if kept is None:
             with self._translated():
-                if not self._ready:
-                    self._check_format(connection)
-                    self._ready = True
-        except BaseException:
-            disconnect(connection)
-            raise
-        return connection
-
-    def _release(self, connection: Connection, usable: bool) -> None:
-        connection.recovered |= self._recovered
-        shared_connections.give_back(connection, usable and not self._closed)
-
-    def _drop_idle(self) -> None:
-        shared_connections.close_all(self._conninfo)
+                kept = connect(self._conninfo)
+            try:
+                with self._translated():
+                    if not self._ready:
+                        self._check_format(kept)
+            except BaseException:
+                disconnect(kept)
+                raise
+        self._ready = True
+        return kept
 
     def release(self) -> None:
-        with self._guard():
-            self._closed = True
-
-    def _recover(self) -> None:
-        if not self._recovered:
-            # A stream opens its catalog twice in each batch.
-            self._recovered = shared_connections.recovered(self._conninfo)
-        super()._recover()
+        self._closed = True
 
     def _format_of(self, connection: Connection) -> int:
         # Not to_regclass: in a transaction that waited for another migration, its cache does not
@@ -273,10 +240,6 @@ class PostgresCatalog(PooledCatalog[Connection]):
                 connection.execute(b"COMMIT")
         finally:
             disconnect(connection)
-
-    @staticmethod
-    def _disconnect(connection: Connection) -> None:
-        shared_connections.give_back(connection, usable=False)
 
     # --- transactions
 
@@ -348,7 +311,7 @@ class PostgresCatalog(PooledCatalog[Connection]):
                 connection.execute(b"VACUUM (FULL) pg_catalog.pg_statistic")
                 others = connection.execute(_OPEN_SNAPSHOTS).fetchone()
         finally:
-            self._disconnect(connection)
+            self._release(connection, False)
         kept = "PostgreSQL's WAL, its archive, replicas and backups, until they are recycled"
         notes = [kept, *(f"of the database: {message}" for message in refused)]
         if others is not None and others[0]:

@@ -7,22 +7,19 @@ process, and a rollback journal also works on network drives and read-only media
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from lakehouse_source.catalog.backends.file_catalog import FileCatalog
+from lakehouse_source.catalog.backends.file_catalog import FileCatalog, Stamp
+from lakehouse_source.catalog.backends.pool import Pool, PooledConnection, forks
 from lakehouse_source.catalog.backends.pooled import OpenSession
 from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
-from lakehouse_source.catalog.backends.sqlite.forks import forks
-from lakehouse_source.catalog.backends.sqlite.idle import Connection, close, stamp_of
-from lakehouse_source.catalog.backends.sqlite.idle import idle_connections as _idle_connections
 from lakehouse_source.catalog.backends.sqlite.objects import (
     is_new_catalog,
     names_of_all_formats,
@@ -33,7 +30,6 @@ from lakehouse_source.catalog.backends.sqlite.stored_types import check_types, l
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.session import Row, Session
-from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import (
     DISK_HAS_SPACE,
     LOCK_IS_FREE,
@@ -60,12 +56,38 @@ _REASONS = {
 }
 _LATER = {_BUSY: LOCK_IS_FREE, _FULL: DISK_HAS_SPACE}
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# Without following a link, or waiting for who writes into a pipe.
+_AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 # How a file is opened. What is opened for reading plays no journal back, and makes no file beside.
 _WRITES = "mode=rw"
 _MAKES = "mode=rwc"
 _READS = "mode=ro&readonly_shm=1"
 _LOOKS = "mode=ro&immutable=1"
+
+
+# The group of connections whose catalogs were released. Opening a connection takes longer than
+# planning a scan of one file. They are used again only if the file system says that the file is
+# unchanged: SQLite would not notice that somebody replaced the content of the file in place.
+_RELEASED = "released"
+
+
+class Connection(sqlite3.Connection, PooledConnection):
+    """A connection that knows which file it opened."""
+
+    # The path, and the seconds that it waits for a lock.
+    key: tuple[str, float]
+    # The device and the inode; None: it was replaced meanwhile.
+    file: tuple[int, int] | None = None
+    # What the file was when the last transaction began; None: that transaction may have changed it.
+    stamp: Stamp | None = None
+
+
+def _end(connection: sqlite3.Connection) -> None:
+    with forks, suppress(sqlite3.Error):
+        connection.close()
+
+
+idle_connections: Pool[Connection] = Pool(_end)
 
 
 class SqliteCatalog(FileCatalog[Connection]):
@@ -74,28 +96,42 @@ class SqliteCatalog(FileCatalog[Connection]):
     scheme = "sqlite"
     _errors = sqlite3.Error
     beside = ("-journal", "-wal", "-shm")
+    _pool = idle_connections
+    _in_use = forks
 
     # --- connections
 
-    def _connect(self) -> Connection:
-        if self._check_file():
-            kept = _idle_connections.take((self.path, self._busy_seconds))
-            if kept is not None:
-                self._distrust = None
-                return kept
-            path = self._trusted_path()
-            self._look()
-        else:
+    def _kept_or_new(self, group: Hashable) -> Connection:
+        stamp, key = self._look(), (self.path, self._busy_seconds)
+        if stamp is None:
+            self._check_may_be_made()
             self._make_file()
-            path = self._trusted_path()
+            stamp = self._look()
+        # The file may have been deleted, or replaced by a backup. Commits to the old one would be
+        # lost.
+        kept = self._pool.take(group, lambda one: stamp is not None and one.file == stamp[:2])
+        if kept is None:
+            kept = self._pool.take(
+                _RELEASED, lambda one: one.stamp == stamp if one.key == key else None
+            )
+            if kept is None:
+                kept = self._connected()
+                kept.key, kept.file = key, stamp and stamp[:2]
+            else:
+                self._distrust = None
+        kept.stamp = stamp
+        return kept
+
+    def _connected(self) -> Connection:
+        path = self._trusted_path()
+        self._look_inside()
         with self._translated():
             connection = self._opened(path, _WRITES if self._distrust is None else _READS)
         try:
             with self._translated():
-                connection.file = self._file()
                 self._prepare(connection)
         except BaseException:
-            self._disconnect(connection)
+            _end(connection)
             raise
         return connection
 
@@ -114,9 +150,11 @@ class SqliteCatalog(FileCatalog[Connection]):
         connection.execute("PRAGMA cell_size_check = ON")
         return connection
 
-    def _acquire(self) -> Connection:
-        self._refuse_super_journal()  # SQLite looks at the journal whenever it locks the file
-        return super()._acquire()
+    def _look_beside(self, suffix: str) -> None:
+        if suffix == "-journal":
+            self._refuse_super_journal()  # SQLite looks at it whenever it locks the file
+        else:
+            super()._look_beside(suffix)
 
     def _refuse_super_journal(self) -> None:
         """Keep SQLite away from a journal that names another file.
@@ -129,18 +167,14 @@ class SqliteCatalog(FileCatalog[Connection]):
         """
         journal = f"{self.path}-journal"
         try:
-            descriptor = os.open(journal, os.O_RDONLY | _NO_FOLLOW)
+            descriptor = os.open(journal, os.O_RDONLY | _AS_IT_IS)
         except FileNotFoundError:
             return
         except OSError as exc:
-            is_link = exc.errno == errno.ELOOP
-            what = (
-                "is no plain file. Remove it first"
-                if is_link
-                else f"cannot be read: {exc.strerror}"
-            )
-            raise self._unavailable(f"{journal} {what}") from exc
+            super()._look_beside("-journal")
+            raise self._unavailable(f"{journal} cannot be read: {exc.strerror}") from exc
         try:
+            super()._look_beside("-journal")
             end = os.lseek(descriptor, 0, os.SEEK_END)
             os.lseek(descriptor, max(0, end - len(_JOURNAL_MAGIC)), os.SEEK_SET)
             last = os.read(descriptor, len(_JOURNAL_MAGIC))
@@ -152,7 +186,7 @@ class SqliteCatalog(FileCatalog[Connection]):
                 "does. Get the catalog again from where you trust it, without the journal"
             )
 
-    def _look(self) -> None:
+    def _look_inside(self) -> None:
         """Refuse the database of another program before SQLite brings its file up to date.
 
         Without a journal, opening and reading a database change nothing.
@@ -169,14 +203,17 @@ class SqliteCatalog(FileCatalog[Connection]):
                     )
 
     def release(self) -> None:
-        with self._guard():
-            idle, self._idle[:] = list(self._idle), []
-        for connection in idle:
-            if self._distrust is None:
-                _idle_connections.keep((self.path, self._busy_seconds), connection)
+        self._closed = True
+        for one in self._pool.leave(self._own):
+            with suppress(PlakeError):
+                one.stamp = one.stamp or self._stamp()
+            is_same = one.stamp is not None and one.stamp[:2] == one.file
+            # A folder that is not trusted may be when the file is opened again.
+            if is_same and self._distrust is None:
+                one.group = _RELEASED
+                self._pool.keep(one)
             else:
-                close(connection)  # the folder may be trusted when the file is opened again
-        self.close()
+                _end(one)
 
     def _make_file(self) -> None:
         # SQLite would let everybody read the file; journals that SQLite makes later get this file's
@@ -249,14 +286,12 @@ class SqliteCatalog(FileCatalog[Connection]):
         # A read would make writers wait until it ends. Copying the pages is shorter.
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "catalog.db")
-            connection = self._acquire()
-            try:
-                with self._translated(), closing(self._opened(path, _MAKES)) as snapshot:
-                    connection.backup(snapshot)
-            except BaseException:
-                self._disconnect(connection)
-                raise
-            self._release(connection, True)
+            with (
+                self._borrowed() as connection,
+                self._translated(),
+                closing(self._opened(path, _MAKES)) as snapshot,
+            ):
+                connection.backup(snapshot)
             with SqliteCatalog(path, create=False) as copied, copied.read() as reader:
                 yield reader
 
@@ -278,34 +313,12 @@ class SqliteCatalog(FileCatalog[Connection]):
                     raw.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (table, id))
             raw.execute("COMMIT")
 
-    def _file(self) -> tuple[int, int] | None:
-        stamp = stamp_of(self.path)
-        return None if stamp is None else stamp[:2]
-
-    def _is_current(self, connection: Connection) -> bool:
-        # The file may have been deleted, or replaced by a backup. Commits to the old one
-        # would be lost.
-        return connection.file is not None and connection.file == self._file()
-
-    @staticmethod
-    def _disconnect(connection: Connection) -> None:
-        close(connection)
-
     # --- transactions
-
-    @contextmanager
-    def read(self) -> Iterator[CatalogReader]:
-        with forks, super().read() as reader:
-            yield reader
-
-    @contextmanager
-    def write(self) -> Iterator[CatalogTransaction]:
-        with forks, super().write() as transaction:
-            yield transaction
 
     def _begin(self, connection: Connection, read_only: bool) -> None:
         if not read_only:
             self._check_trust()
+            connection.stamp = None
         with self._translated():
             # A read transaction that turns into a write does not wait for the lock
             # (ducklake#1309). Writes therefore take the lock when they begin.
@@ -335,21 +348,12 @@ class SqliteCatalog(FileCatalog[Connection]):
         return _SqliteSession(self, connection, self.path)
 
     def overwrite_free_pages(self) -> tuple[str, ...]:
-        with forks:
-            self._vacuum()
-        return ()
-
-    def _vacuum(self) -> None:
-        connection = self._acquire()
-        try:
+        with self._borrowed() as connection, self._translated():
             self._check_trust()
-            with self._translated():
-                # Writes every row into new pages, and rewrites the file from these pages.
-                connection.execute("VACUUM")
-        except BaseException:
-            self._disconnect(connection)
-            raise
-        self._release(connection, True)
+            connection.stamp = None
+            # Writes every row into new pages, and rewrites the file from these pages.
+            connection.execute("VACUUM")
+        return ()
 
     # --- errors
 
