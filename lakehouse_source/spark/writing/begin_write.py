@@ -22,7 +22,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.given_schema import dataframe_schema
 from lakehouse_source.spark.protocol.vocabulary import Command, Mode, Row, Statement, Told
-from lakehouse_source.spark.reading.decode_conditions import decode_supported
+from lakehouse_source.spark.reading.decode_conditions import decode, decode_supported
 from lakehouse_source.spark.session.options import (
     BASE_VERSION,
     OF_ROW_CHANGES,
