@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lakehouse_source.arguments import flag
@@ -24,6 +24,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.layout.cluster import cluster, together
 from lakehouse_source.write.layout.compact import compact
+from lakehouse_source.write.metadata.optimize import clustering
 from lakehouse_source.write.statements.expire_rows import count_expired, delete_expired
 
 
@@ -181,6 +182,33 @@ class Maintenance(OpenDataset):
             retention_seconds, dry_run, allow_short_retention, abandoned_after_seconds
         )
         return self._do(vacuum.vacuum_dataset, options, progress=progress)
+
+    def optimize(
+        self,
+        where: Predicates = None,
+        *,
+        full: bool = False,
+        zorder_by: Sequence[str] | None = None,
+    ) -> CompactionResult:
+        """Do what Delta's OPTIMIZE does: `cluster()` with clustering columns, else `compact()`.
+
+        Args:
+            where: as in `compact()`.
+            full: as in `cluster()`.
+            zorder_by: the clustering columns. They stay the columns of the dataset (`cluster_by`):
+                later calls sort by them without naming them.
+
+        Raises:
+            CommitConflictError: another commit changed the same files.
+            InvalidOptionError: the dataset is clustered by other columns; or `where` is given for a
+                clustered one, or `full` for another one.
+
+        >>> dataset.optimize(zorder_by=["miles"]).files_removed
+        3
+        """
+        with self._address.open() as catalog:
+            sort = clustering(catalog, self._address, where, full=full, zorder_by=zorder_by)
+        return self.compact(where) if sort is None else self.cluster(full=sort)
 
     def maintain(
         self,

@@ -121,6 +121,19 @@ def maintain(
     yield "vacuum", f"files {did}", report.vacuum.files_removed
 
 
+@operation("model.CompactionResult")
+def optimize(
+    table: Table,
+    where: Annotated[str | None, "only files that may hold a row of this condition"] = None,
+    full: Annotated[bool, "sort all files again"] = False,
+    zorder_by: Annotated[
+        list[str] | None, "the clustering columns; a table that has none gets these"
+    ] = None,
+) -> object:
+    """Clusters a table that has clustering columns, and compacts one that has none."""
+    return table.dataset().optimize(**table.arguments)
+
+
 _Retention = Annotated[
     float,
     "delete files of versions that were expired at least this long ago, and files of writes that "

@@ -100,6 +100,20 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("version", pa.int64()),
         ]
     ),
+    "detail": pa.schema(
+        [
+            ("location", pa.string()),
+            ("version", pa.int64()),
+            ("created_at", ARROW_TYPES[Type.TIMESTAMP]),
+            ("last_modified", ARROW_TYPES[Type.TIMESTAMP]),
+            ("partition_columns", pa.list_(pa.string())),
+            ("clustering_columns", pa.list_(pa.string())),
+            ("num_files", pa.int64()),
+            ("num_rows", pa.int64()),
+            ("size_bytes", pa.int64()),
+            ("properties", _TEXTS),
+        ]
+    ),
     "health": _schema(HEALTH),
     "refs": _schema(REFS),
     "consumers": _schema(CONSUMERS),
@@ -140,6 +154,7 @@ class Inspection:
             "row_groups": _row_groups,
             "partitions": _partitions,
             "deletion_vectors": _deletion_vectors,
+            "detail": _detail,
             "health": _health,
             "refs": _refs,
             "consumers": _consumers,
@@ -207,6 +222,16 @@ class Inspection:
         """
         return self.table("deletion_vectors", version)
 
+    def detail(self) -> pa.Table:
+        """One row: where the dataset is, how large, how it is laid out, and its table properties.
+
+        `created_at` is the time of the oldest commit that the history still has.
+
+        >>> dataset.inspect.detail().select(["num_files", "num_rows"]).to_pylist()
+        [{'num_files': 3, 'num_rows': 4}]
+        """
+        return self.table("detail")
+
     def health(self) -> pa.Table:
         """The rows of `Dataset.health()`: sizes and overlap of files, and what is worth doing.
 
@@ -257,6 +282,28 @@ def _versions(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
                     "tags": tags.get(one.version, []),
                 },
             )
+
+
+def _detail(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
+    properties = snapshot.dataset.properties
+    commits = reader.transactions(snapshot.dataset.id)
+    mine = next((one for one in commits if one.version == snapshot.version), None)
+    summary = mine.summary if mine is not None else {}
+    yield (
+        None,
+        {
+            "location": snapshot.uri,
+            "version": snapshot.version,
+            "created_at": min((one.timestamp for one in commits), default=None),
+            "last_modified": mine and mine.timestamp,
+            "partition_columns": list(snapshot.partition_by),
+            "clustering_columns": list(properties.layout.cluster_by or ()),
+            "num_files": summary.get("live_files"),
+            "num_rows": summary.get("live_rows"),
+            "size_bytes": summary.get("live_bytes"),
+            "properties": list(properties.table_properties.items()),
+        },
+    )
 
 
 def _files(reader: CatalogReader, snapshot: Snapshot) -> _Rows:

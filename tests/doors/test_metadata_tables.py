@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,10 @@ def test_each_table_is_what_python_shows(
     frame = spark_planner.read.format("plake").option("metadataTable", name).load(dataset.uri)
     found = [row.asDict(recursive=True) for row in frame.collect()]
     expected = dataset.inspect.table(name).to_pylist(maps_as_pydicts="strict")
-    for row in expected:
-        if row.get("timestamp"):  # Spark gives local times without a zone
-            row["timestamp"] = row["timestamp"].timestamp()
-    for row in found:
-        if row.get("timestamp"):
-            row["timestamp"] = row["timestamp"].timestamp()
+    for row in (*expected, *found):
+        for column, value in row.items():
+            if isinstance(value, datetime):  # Spark gives local times without a zone
+                row[column] = value.timestamp()
     assert found == expected
     assert frame.count() == len(expected)
     works = {part.name: part.works for part in lake.spark.status(spark_planner).parts}

@@ -126,7 +126,7 @@ def test_every_verb_of_a_dataset_that_commits_is_tried() -> None:
             *("branches", "files", "history", "read_changes", "refresh", "scan", "tags", "verify"),
             *("consumers", "health", "suggest_layout"),
             # They take several transactions, and do nothing twice that was done.
-            *("changes", "cluster", "erase", "export_iceberg", "maintain", "vacuum"),
+            *("changes", "cluster", "erase", "export_iceberg", "maintain", "optimize", "vacuum"),
         }
     }
 

@@ -110,7 +110,9 @@ def test_an_empty_dataset_has_every_table(tmp_path: Path, name: str) -> None:
     empty = catalog.create_dataset("a", pa.schema([("x", pa.int64())]))
     table = empty.inspect.table(name)
     assert table.schema == SCHEMAS[name]
-    assert table.num_rows == {"history": 1, "versions": 1, "refs": 1, "health": 8}.get(name, 0)
+    assert table.num_rows == {"history": 1, "versions": 1, "refs": 1, "detail": 1, "health": 8}.get(
+        name, 0
+    )
 
 
 def test_an_unknown_table_is_refused(dataset: lake.Dataset) -> None:

@@ -18,10 +18,11 @@ _LISTS = {
 }
 _FUNCTION = "table_changes"
 _COLUMNAR = "columnarRules"  # a list of the session's state
+_PARSER = "sqlParser"
 
 
 def add_missing(spark: Any) -> None:
-    """Add the extension's rules to the lists of a session that lack them, and its functions.
+    """Add the extension's rules to the lists of a session that lack them, its functions and parser.
 
     Raises:
         Py4JError: this Spark has no such lists.
@@ -32,6 +33,11 @@ def add_missing(spark: Any) -> None:
         for rule in rules:
             found = found.appended(rule)
         field.set(owner, found)
+    if not _has_parser(spark):
+        session = spark._jsparkSession
+        state = session.sessionState()
+        parser = session.extensions().buildParser(session, state.sqlParser())
+        _field(state, _PARSER).set(state, parser)
     registry = spark._jsparkSession.sessionState().tableFunctionRegistry()
     name = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(_FUNCTION)
     if not registry.functionExists(name):
@@ -43,9 +49,19 @@ def are_missing(spark: Any) -> bool:
     from py4j.protocol import Py4JError
 
     try:
-        return bool(_missing(spark))
+        return bool(_missing(spark)) or not _has_parser(spark)
     except Py4JError:
         return True
+
+
+def _has_parser(spark: Any) -> bool:
+    """Tell whether the extension's parser, a proxy, is the session's."""
+    proxies = spark._jvm.java.lang.reflect.Proxy
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    if not proxies.isProxyClass(parser.getClass()):
+        return False
+    name: str = proxies.getInvocationHandler(parser).getClass().getName()
+    return name.startswith(_PACKAGE)
 
 
 def _missing(spark: Any) -> list[tuple[Any, str, list[Any]]]:

@@ -23,6 +23,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
 from lakehouse_source.spark.tables.cluster_tasks import ClusterReader, commit_pieces
 from lakehouse_source.spark.tables.compact_tasks import CompactionReader, commit_messages
+from lakehouse_source.write.metadata.optimize import clustering
 
 PROCEDURES: Mapping[str, Operation] = {
     name: one for name, one in OPERATIONS.items() if one.is_called
@@ -41,9 +42,37 @@ class ByTasks:
     commit: Callable[[Place, Sequence[str], Mapping[str, Any]], CompactionResult]
 
 
+def _optimized(
+    place: Place, arguments: Mapping[str, Any]
+) -> tuple[type[CompactionReader], dict[str, Any]]:
+    """Whether tasks cluster or compact, and the arguments for it."""
+    where, full = arguments.get("where"), arguments.get("full", False)
+    address = place.address()
+    with address.open() as catalog:
+        columns = arguments.get("zorder_by")
+        sort = clustering(catalog, address, where, full=full, zorder_by=columns)
+    if sort is None:
+        return CompactionReader, {"where": where}
+    return ClusterReader, {"full": sort}
+
+
+def _optimize(place: Place, arguments: Mapping[str, Any]) -> DataSourceReader:
+    kind, given = _optimized(place, arguments)
+    return kind(place, given)
+
+
+def _commit_optimized(
+    place: Place, messages: Sequence[str], arguments: Mapping[str, Any]
+) -> CompactionResult:
+    kind, given = _optimized(place, arguments)
+    commit = commit_pieces if kind is ClusterReader else commit_messages
+    return commit(place, messages, given)
+
+
 BY_TASKS: Mapping[str, ByTasks] = {
     "cluster": ByTasks(ClusterReader, commit_pieces),
     "compact": ByTasks(CompactionReader, commit_messages),
+    "optimize": ByTasks(_optimize, _commit_optimized),
 }
 
 

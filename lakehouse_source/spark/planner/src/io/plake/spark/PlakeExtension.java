@@ -4,6 +4,7 @@ import io.plake.spark.catalog.AnalyzeTables;
 import io.plake.spark.catalog.ChangesByName;
 import io.plake.spark.catalog.MergeSchemaWrites;
 import io.plake.spark.catalog.NotNullColumns;
+import io.plake.spark.catalog.ProcedureStatements;
 import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TimesOfPaths;
 import io.plake.spark.core.Feature;
@@ -34,11 +35,13 @@ import java.util.function.Supplier;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
+import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
@@ -89,7 +92,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
           "core.SessionTimes", "core.Waiting", "catalog.TableQuestions",
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
-          "catalog.PlakeProcedure", "PlakeSessionCatalog", "catalog.SessionEntry",
+          "catalog.PlakeProcedure", "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
           "catalog.NotNullColumns", "catalog.TimesOfPaths", "format.StreamReads",
           "format.StreamWrites", "core.StreamErrors")),
@@ -107,6 +110,17 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     if (EXTENDED.add(extensions)) {
+      extensions.injectParser(new AbstractFunction2<>() {
+        @Override
+        public ParserInterface apply(SparkSession session, ParserInterface parser) {
+          try {
+            return ProcedureStatements.before(session, parser);
+          } catch (LinkageError e) {
+            Feature.CATALOG.failed(e);
+            return parser;
+          }
+        }
+      });
       // Before tables are resolved.
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Wait()));

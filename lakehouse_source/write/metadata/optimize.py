@@ -1,0 +1,53 @@
+"""Verb. What Delta's OPTIMIZE does to a dataset: clusters it by its columns, or compacts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakehouse_source.arguments import column_names, flag
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.read.address import Address
+from lakehouse_source.write.metadata.set_properties import set_properties
+
+
+def clustering(
+    catalog: Catalog, address: Address, where: Any, *, full: bool, zorder_by: Sequence[str] | None
+) -> bool | None:
+    """The argument `full` of a clustering; None: the dataset has no columns, and is compacted.
+
+    A dataset without clustering columns gets `zorder_by`, and then all its files are sorted.
+
+    Raises:
+        InvalidOptionError: the dataset has other clustering columns, or an argument does not fit.
+        CommitConflictError: another commit changed the properties first.
+    """
+    with catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader)
+    own = snapshot.dataset.properties.layout.cluster_by
+    wanted = column_names("zorder_by", zorder_by)
+    if own and wanted and [one.casefold() for one in wanted] != [one.casefold() for one in own]:
+        raise InvalidOptionError(
+            option="zorder_by",
+            value=", ".join(wanted),
+            reason=f"are not the clustering columns of {snapshot.uri}, which are {', '.join(own)}. "
+            "Change those first: ALTER TABLE … CLUSTER BY (…), or "
+            "dataset.set_properties(cluster_by=[…]).",
+        )
+    if (own or wanted) and where is not None:
+        raise InvalidOptionError(
+            option="where",
+            reason="chooses files to compact. This dataset is clustered, and clustering finds the "
+            "files that overlap by itself: leave it out.",
+        )
+    if flag("full", full) and not (own or wanted):
+        raise InvalidOptionError(
+            option="full",
+            reason=f"sorts by clustering columns, which {snapshot.uri} does not have: name them by "
+            "ZORDER BY (…), or leave it out.",
+        )
+    if wanted and not own:
+        set_properties(catalog, address, snapshot, {"cluster_by": list(wanted)})
+        return True
+    return full if own else None

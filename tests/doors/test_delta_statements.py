@@ -1,0 +1,201 @@
+"""Statements that users of Delta and Iceberg type, and texts that reach Spark as they are."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+import lakehouse_source as lake
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def table(spark_catalog: SparkSession) -> Iterator[str]:
+    """A table with three versions of rows: 1 to 3, 1 to 4, 2 to 4."""
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.typed")
+    name = "plake.typed.`or ders`"
+    spark_catalog.sql(f"CREATE TABLE {name} (id BIGINT, p INT) PARTITIONED BY (p)")
+    spark_catalog.sql(f"INSERT INTO {name} VALUES (1, 1), (2, 2), (3, 1)")
+    spark_catalog.sql(f"INSERT INTO {name} VALUES (4, 1)")
+    spark_catalog.sql(f"DELETE FROM {name} WHERE id = 1")
+    yield name
+    spark_catalog.sql(f"DROP TABLE {name}")
+
+
+def ids(spark: SparkSession, name: str) -> list[int]:
+    return sorted(row.id for row in spark.sql(f"SELECT id FROM {name}").collect())
+
+
+def said(spark: SparkSession, statement: str) -> str:
+    with pytest.raises(PySparkException) as caught:
+        spark.sql(statement).collect()
+    return str(caught.value)
+
+
+def test_each_statement_does_what_its_procedure_does(
+    spark_catalog: SparkSession, table: str
+) -> None:
+    sql = spark_catalog.sql
+    history = sql(f"/* a ; comment */ DESCRIBE HISTORY {table} LIMIT 2;").collect()
+    assert [(row.version, row.operation) for row in history] == [(4, "delete"), (3, "append")]
+    (detail,) = sql(f"DESC DETAIL {table}").collect()
+    assert (detail.numFiles, detail.numRows, detail.partitionColumns) == (3, 3, ["p"])
+    assert detail.version == 4
+
+    (done,) = sql(f"OPTIMIZE {table} WHERE p = 1").collect()
+    assert (done.files_removed, done.files_added) == (2, 1)
+    (purged,) = sql(f"REORG TABLE {table} APPLY (PURGE)").collect()
+    assert purged.files_removed == 0  # the compaction left the deleted row out
+    sql(f"RESTORE TABLE {table} TO VERSION AS OF 3")
+    assert ids(spark_catalog, table) == [1, 2, 3, 4]
+    moment = history[0].timestamp
+    sql(f"RESTORE {table} TO TIMESTAMP AS OF '{moment}' + INTERVAL 0 HOURS")
+    assert ids(spark_catalog, table) == [2, 3, 4]
+
+    sql(f"ALTER TABLE {table} CREATE TAG first AS OF VERSION 2")
+    sql(f"ALTER TABLE {table} CREATE BRANCH audit")
+    assert ids(spark_catalog, f"{table} VERSION AS OF 'first'") == [1, 2, 3]
+    assert ids(spark_catalog, f"{table}.branch_audit") == [2, 3, 4]
+    sql(f"ALTER TABLE {table} DROP TAG first")
+    sql(f"ALTER TABLE {table} DROP BRANCH audit")
+    assert sql(f"SELECT * FROM {table}.refs WHERE name = 'first'").count() == 0
+
+    sql("CALL plake.system.expire_versions('typed.`or ders`', keep_last => 1)")
+    dry = sql(f"VACUUM {table} RETAIN 168 HOURS DRY RUN").collect()
+    assert {row.action for row in dry} == {"left"}
+    assert "allow_short_retention" in said(spark_catalog, f"VACUUM {table} RETAIN 0.5 HOURS")
+
+
+def test_optimize_sorts_a_table_by_its_clustering_columns(spark_catalog: SparkSession) -> None:
+    sql = spark_catalog.sql
+    sql("CREATE NAMESPACE IF NOT EXISTS plake.typed")
+    sql("CREATE OR REPLACE TABLE plake.typed.points (x BIGINT, y BIGINT)")
+    for first in range(6):
+        sql(f"INSERT INTO plake.typed.points SELECT id * 7 % 60 + {first}, id FROM range(60)")
+    files = sql("DESCRIBE DETAIL plake.typed.points").first().numFiles
+    (done,) = sql("OPTIMIZE plake.typed.points ZORDER BY (x, y)").collect()
+    assert (done.files_removed, done.files_added) == (files, 1)
+    assert sql("DESCRIBE DETAIL plake.typed.points").first().clusteringColumns == ["x", "y"]
+    assert sql("OPTIMIZE plake.typed.points").first().files_removed == 0
+    assert sql("OPTIMIZE plake.typed.points FULL").first().files_removed > 0
+    assert "cluster" in said(spark_catalog, "OPTIMIZE plake.typed.points ZORDER BY y")
+    assert "where" in said(spark_catalog, "OPTIMIZE plake.typed.points WHERE x = 1")
+    sql("ALTER TABLE plake.typed.points CLUSTER BY (y)")
+    assert sql("DESCRIBE DETAIL plake.typed.points").first().clusteringColumns == ["y"]
+    sql("ALTER TABLE plake.typed.points CLUSTER BY NONE")
+    assert sql("DESCRIBE DETAIL plake.typed.points").first().clusteringColumns == []
+    sql("DROP TABLE plake.typed.points")
+
+
+def test_paths_and_names_without_a_catalog(spark_catalog: SparkSession, tmp_path: Path) -> None:
+    sql, path = spark_catalog.sql, f"{tmp_path}/it's a table"
+    lake.write_dataset({"id": [1, 2]}, path, catalog=f"sqlite:///{tmp_path}/other.db")
+    lake.write_dataset({"id": [1, 2]}, path + "2")
+    assert sql(f"DESCRIBE HISTORY plake.`{path}2`").count() == 1
+    assert sql(f"VACUUM plake.`{path}2` DRY RUN").collect() is not None
+    sql("CREATE NAMESPACE IF NOT EXISTS plake.typed")
+    try:
+        sql("USE plake.typed")
+        sql("CREATE TABLE short AS SELECT 1 AS id")
+        assert [row.operation for row in sql("DESCRIBE HISTORY short").collect()] == ["create"]
+        assert sql("OPTIMIZE short").first().files_removed == 0
+        assert sql("OPTIMIZE typed.short").first().files_removed == 0
+    finally:
+        sql("DROP TABLE IF EXISTS plake.typed.short")
+        sql("USE spark_catalog.default")
+
+
+def test_a_folder_of_parquet_is_converted(spark_catalog: SparkSession, tmp_path: Path) -> None:
+    folder = f"{tmp_path}/plain"
+    spark_catalog.range(10).selectExpr("id", "id % 2 AS p").write.partitionBy("p").parquet(folder)
+    spark_catalog.sql(f"CONVERT TO PLAKE parquet.`{folder}`")
+    assert spark_catalog.sql(f"SELECT * FROM plake.`{folder}` WHERE p = 1").count() == 5
+
+
+REFUSED = {
+    "MSCK REPAIR TABLE {}": "add_files",
+    "GENERATE symlink_format_manifest FOR TABLE {}": "engines.md",
+}
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_what_plake_does_not_need_is_refused_with_what_to_do(
+    spark_catalog: SparkSession, table: str, statement: str
+) -> None:
+    assert REFUSED[statement] in said(spark_catalog, statement.format(table))
+
+
+# Texts that are no such statement, or are about a table of another catalog.
+OTHERS = (
+    "VACUUM other.t",
+    "VACUUM",
+    "VACUUM plake.typed.t RETAIN x HOURS",
+    "VACUUM plake.typed.t, u",
+    "OPTIMIZE plake.typed.t WHERE",
+    "OPTIMIZE plake.typed.t ZORDER BY (a",
+    "RESTORE plake.typed.t TO VERSION",
+    "DESCRIBE HISTORY plake.typed.t LIMIT many",
+    "CONVERT TO DELTA parquet.`/a`",
+    "REORG TABLE plake.typed.t APPLY (UPGRADE)",
+    "ALTER TABLE plake.typed.t CREATE TAG a b",
+    "GENERATE x FOR TABLE other.t",
+)
+
+
+def error(session: SparkSession, statement: str) -> tuple[str | None, str]:
+    with pytest.raises((AnalysisException, ParseException)) as caught:
+        session.sql(statement).collect()
+    return caught.value.getCondition(), str(caught.value).split("JVM stacktrace")[0]
+
+
+def test_other_texts_have_the_error_and_the_place_of_spark(
+    spark: SparkSession, spark_catalog: SparkSession
+) -> None:
+    for statement in OTHERS:
+        assert error(spark_catalog, statement) == error(spark, statement), statement
+
+
+WORDS = (
+    *("VACUUM", "OPTIMIZE", "DESCRIBE", "DESC", "HISTORY", "DETAIL", "RESTORE", "TABLE", "ALTER"),
+    *("CREATE", "DROP", "TAG", "BRANCH", "CLUSTER", "BY", "NONE", "MSCK", "REPAIR", "CONVERT"),
+    *("TO", "VERSION", "AS", "OF", "REORG", "APPLY", "PURGE", "SELECT", "FROM", "WHERE", "LIMIT"),
+    *("(", ")", ",", ".", ";", "--\n", "/* x */", "'text'", "`a b`", "1", "0.5", "plake", "t"),
+    *("plake.typed.t", "spark_catalog.t", "EXTENDED", "COLUMN", "ADD", "=", "€", "'"),
+)
+
+
+@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.cases(2)
+def test_no_text_that_spark_accepts_is_changed(
+    spark: SparkSession, spark_catalog: SparkSession, count: int
+) -> None:
+    """But for DESCRIBE HISTORY and DETAIL, which Spark reads as a table and its column."""
+    drawn = random.Random(26)
+    plain = spark._jsparkSession.sessionState().sqlParser()
+    ours = spark_catalog._jsparkSession.sessionState().sqlParser()
+    accepted = 0
+    for _ in range(count):
+        text = " ".join(drawn.choices(WORDS, k=drawn.randint(1, 9)))
+        expected = parsed(plain, text)
+        if expected is None or text.split()[1:2] in (["HISTORY"], ["DETAIL"]):
+            continue
+        accepted += 1
+        assert parsed(ours, text) == expected, text
+    assert accepted > count / 1000
+
+
+def parsed(parser: Any, text: str) -> str | None:
+    try:
+        # Each plan has new numbers of its attributes.
+        return re.sub(r"#\d+", "", parser.parsePlan(text).toString())
+    except (PySparkException, Py4JJavaError):
+        return None
