@@ -51,7 +51,7 @@ from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import leaves
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.storage import Storage
 
 # For one reading of one mutant: a mutant may have a hundred row groups, and the machine others.

@@ -30,7 +30,7 @@ import pyarrow as pa
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.language import Expression, PredicateSet, Scope
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 
 RECORD = Path(__file__).parents[1] / "tests" / "pure" / "texts.json"
 RECORDED = 3000

@@ -86,7 +86,7 @@ FEED_DOORS = ("doors/test_changes_request.py",)
 
 MUTANTS = [
     *_in(
-        "spark/writing/session_settings.py",
+        "spark/writing/in_tasks.py",
         ("doors/test_tasks.py",),
         (
             "one task that knows the session's setting is enough",
@@ -144,7 +144,7 @@ MUTANTS = [
         ("markup of strangers is taken for a page's", '"<": "&lt;", ', ""),
     ),
     *_in(
-        "pictures/overlap.py",
+        "pictures/ranges.py",
         PICTURES,
         (
             "a range does not hold its end",
@@ -167,7 +167,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/skipped_row_groups.py",
+        "parquet/prune.py",
         WHY,
         ("a row group with deleted rows is told to have none", "gone == rows", "gone > 0"),
         (
@@ -177,7 +177,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/draw_scan.py",
+        "read/draw_pages.py",
         WHY,
         (
             "a file that is read in part is drawn as left out",
@@ -230,7 +230,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/feed_rows.py",
+        "read/feed_plan.py",
         FEED,
         (
             "rows that only moved are told",
@@ -360,7 +360,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/consumers.py",
+        "maintenance/expiry.py",
         CONSUMERS,
         (
             "a consumer goes back",
@@ -374,7 +374,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/consumers.py",
+        "catalog/sql/refs.py",
         CONSUMERS,
         (
             "an advance does not begin a consumer's time anew",
@@ -511,7 +511,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/writing/stream_write.py",
+        "spark/writing/frame_writers.py",
         ("doors/test_stream_write.py",),
         (
             "a batch is not known again",
@@ -520,12 +520,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/layout/compact.py",
+        "write/layout.py",
         ("verbs/test_compaction.py",),
         (
             "deleted rows return in a compaction",
-            "reader.vectors(ids, snapshot.version) if snapshot.has_vectors else {}",
-            "{}",
+            "        reader.vectors(ids, snapshot.version) if snapshot.has_vectors else {},",
+            "        {},",
         ),
         (
             "large files are compacted again",
@@ -539,12 +539,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/layout/after_commit.py",
+        "write/layout.py",
         ("verbs/test_compaction.py",),
         ("a compaction looks at every commit", "result.version % max(1, least // files)", "False"),
     ),
     *_in(
-        "layout/merges.py",
+        "layout.py",
         ("verbs/test_cluster.py",),
         ("a piece is sorted again and again", "if len(runs) <= most_runs:", "if len(runs) < 2:"),
         ("pieces share files", "taken.update(found)", "pass"),
@@ -564,7 +564,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/sorted_rows.py",
+        "write/commit/rewrite.py",
         ("verbs/test_cluster.py",),
         (
             "the first rows say how all are divided",
@@ -573,7 +573,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/layout_sample.py",
+        "read/suggest_layout.py",
         ("verbs/test_suggest_layout.py",),
         ("rows of two partitions share a row group", "cuts.append(end)", "pass"),
         ("each value of a sample is all there is", "(1 - (1 - share) * once / taken)", "1"),
@@ -590,7 +590,7 @@ MUTANTS = [
         ("a filter rules all out", "held + values * _FALSE_POSITIVES", "0"),
     ),
     *_in(
-        "layout/depth.py",
+        "layout.py",
         ("pure/test_layout_depth.py",),
         (
             "a range ends before its last value",
@@ -599,7 +599,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/newer_commits.py",
+        "write/commit/apply.py",
         ("verbs/test_compaction.py",),
         ("rows deleted during a compaction return", "    if since:", "    if False:"),
         (
@@ -633,7 +633,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/selected_rows.py",
+        "parquet/open_file.py",
         ROW_CHANGES,
         (
             "_pos counts from each row group",
@@ -642,7 +642,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/stored_columns.py",
+        "parquet/open_file.py",
         ROW_CHANGES,
         (
             "a moved row gets the identity of its new place",
@@ -707,7 +707,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/apply_rows.py",
+        "write/commit/row_changes.py",
         ROW_CHANGES,
         (
             "rows that another commit deleted meanwhile return",
@@ -820,7 +820,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/branches.py",
+        "catalog/sql/refs.py",
         BRANCHES,
         (
             "rows that are deleted return in a branch",
@@ -834,7 +834,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/metadata/branches.py",
+        "write/metadata/refs.py",
         BRANCHES,
         (
             "a dataset that moved on takes over a branch",
@@ -888,7 +888,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/vacuum_plan.py",
+        "maintenance/vacuum.py",
         BRANCHES,
         (
             "vacuum deletes the files of branches",
@@ -897,7 +897,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/vacuum_plan.py",
+        "maintenance/vacuum.py",
         ("verbs/test_maintenance.py",),
         (
             "a store without the dataset's files is listed twice",
@@ -906,7 +906,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/expiry.py",
+        "catalog/sql/removal.py",
         FORGOTTEN,
         (
             "commits are forgotten before the retention has passed",
@@ -977,7 +977,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/drop.py",
+        "maintenance/vacuum_catalog.py",
         ("verbs/test_dropped_tables.py",),
         (
             "a table that got a name while a vacuum ran is freed",
@@ -1000,7 +1000,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/drop.py",
+        "maintenance/vacuum_catalog.py",
         BRANCHES,
         (
             "the branches of a dropped dataset stay",
@@ -1032,7 +1032,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/branches.py",
+        "catalog/sql/refs.py",
         BRANCHES,
         (
             "a branch has no history",
@@ -1041,7 +1041,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/expiry.py",
+        "catalog/sql/removal.py",
         ("verbs/test_tags_and_expiry.py",),
         (
             "a tag does not keep its version",
@@ -1059,7 +1059,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "maintenance/drop.py",
+        "maintenance/vacuum_catalog.py",
         NAMES,
         (
             "a purge ends at the first store that refuses",
@@ -1110,7 +1110,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/statements/merge_clauses.py",
+        "write/statements/merge_rows.py",
         ROW_CHANGES,
         (
             "a later clause applies to rows that an earlier one took",
@@ -1142,7 +1142,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/rows/keys.py",
+        "language/keys.py",
         ("verbs/test_key_types.py",),
         (
             "moments of two units are equal by their counts",
@@ -1188,7 +1188,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/newer_commits.py",
+        "write/commit/apply.py",
         COMMITS,
         (
             "an overwrite from its own rows loses what others committed",
@@ -1216,7 +1216,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/functions/conditional.py",
+        "language/functions/comparison.py",
         EXPRESSIONS,
         (
             "AND and OR evaluate every term on every row",
@@ -1267,7 +1267,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/tree/types.py",
+        "language/types.py",
         EXPRESSIONS,
         (
             "a FLOAT and an INT make a FLOAT",
@@ -1285,7 +1285,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/rows/store_assignment.py",
+        "language/functions/casts.py",
         EXPRESSIONS,
         (
             "NULL goes into a column that is NOT NULL",
@@ -1294,7 +1294,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/syntax/parse.py",
+        "language/parse.py",
         EXPRESSIONS,
         (
             "operators of one level are grouped from the right",
@@ -1382,7 +1382,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/newer_commits.py",
+        "write/commit/apply.py",
         ADDED,
         (
             "a file that another commit added is added again",
@@ -1462,7 +1462,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/outcome.py",
+        "pruning/evaluate.py",
         PURE,
         ("NOT makes TRUE of NULL", "return None if a is None else not a", "return not a"),
         ("AND and OR change places", "AND_TABLE = _lifted(_and)", "AND_TABLE = _lifted(_or)"),
@@ -1607,7 +1607,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/ranges.py",
+        "pruning/keys.py",
         PURE,
         (
             "joined ranges end too early",
@@ -1616,7 +1616,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/absent_values.py",
+        "pruning/evaluate.py",
         ("pure/test_pruning.py", *FILES),
         (
             "an absent value makes NULL rows FALSE",
@@ -1644,7 +1644,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/dialect.py",
+        "catalog/sql/statements.py",
         CATALOG,
         (
             "a range that begins at an upper key",
@@ -1750,7 +1750,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/retry.py",
+        "catalog/base.py",
         ("verbs/test_lost_acknowledgement.py",),
         ("a lost acknowledgement is a failure", "            lost.append(done)\n", ""),
         (
@@ -1778,7 +1778,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/index_levels.py",
+        "pruning/keys.py",
         ("pure/test_levels.py",),
         ("a level too high", "different.bit_length()) // 4", "different.bit_length() + 3) // 4"),
         ("the last key of a level is the range's own", "| 0x0F", "| 0x00"),
@@ -1842,7 +1842,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/file_layout.py",
+        "write/commit/options.py",
         LAYOUT,
         (
             "layout: a sort column can be dropped",
@@ -1879,7 +1879,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/duckdb_output.py",
+        "parquet/duckdb_writer.py",
         ("verbs/test_duckdb_writer.py",),
         (
             "DuckDB writer: no float holds NaN",
@@ -1974,7 +1974,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/statistics.py",
+        "pruning/bounds.py",
         CHANGES,
         (
             "schema change: old files are pruned by the new name of a partition column",
@@ -2002,7 +2002,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "read/known_files.py",
+        "read/snapshot.py",
         KNOWN_FILES,
         (
             "a catalog at the same place has the same history",
@@ -2022,7 +2022,7 @@ MUTANTS = [
         ("files with a NULL lie within a condition", "AND c.null_count = 0 AND (", "AND ("),
     ),
     *_in(
-        "pruning/statistics.py",
+        "pruning/bounds.py",
         VERBS,
         (
             "a column that the file lacks has no nulls",
@@ -2031,12 +2031,12 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "pruning/statistics.py",
+        "pruning/bounds.py",
         DEFAULTS,
         (
             "a column that the file lacks is NULL whatever its default is",
-            "bounds.constant_bounds(leaf, self._defaults.get(leaf.id), row_count)[0]",
-            "bounds.constant_bounds(leaf, None, row_count)[0]",
+            "constant_bounds(leaf, self._defaults.get(leaf.id), row_count)[0]",
+            "constant_bounds(leaf, None, row_count)[0]",
         ),
         (
             "a field with a default is never NULL although its struct is",
@@ -2118,7 +2118,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "schema/promotion.py",
+        "schema/types.py",
         PROMOTION,
         (
             "a float fits a decimal",
@@ -2156,7 +2156,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/stored_values.py",
+        "write/commit/evolution.py",
         ("verbs/test_promotion.py",),
         (
             "files without statistics fit",
@@ -2170,7 +2170,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "schema/nested_arrays.py",
+        "schema/arrow_arrays.py",
         ("pure/test_align_and_partitions.py",),
         (
             "a list view is cast by Arrow",
@@ -2188,7 +2188,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "schema/given_schema.py",
+        "schema/merge.py",
         ("pure/test_schema.py", "verbs/test_promotion.py"),
         (
             "columns of a frame stay NOT NULL",
@@ -2235,7 +2235,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/footer_structure.py",
+        "parquet/checked_footer.py",
         ("edges/test_bad_files.py",),
         (
             "PyArrow is asked for a column chunk of another physical type",
@@ -2297,7 +2297,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/page_file.py",
+        "parquet/page_reader.py",
         PAGES,
         (
             "a page has as many rows as the index says",
@@ -2306,7 +2306,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/page_pruning.py",
+        "parquet/page_index.py",
         PAGES,
         (
             "bounds of a promoted column are taken as they are",
@@ -2320,7 +2320,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/byte_ranges.py",
+        "storage/files.py",
         PAGES,
         (
             "a range outside of the file is read as far as it goes",
@@ -2422,12 +2422,12 @@ MUTANTS = [
         LANGUAGE,
         (
             "LIKE stops at line ends",
-            'rf"(?s)\\A(?:{like.regex(pieces)})\\z"',
-            'rf"\\A(?:{like.regex(pieces)})\\z"',
+            'rf"(?s)\\A(?:{regex(pieces)})\\z"',
+            'rf"\\A(?:{regex(pieces)})\\z"',
         ),
     ),
     *_in(
-        "language/bounds/bind.py",
+        "language/predicate_set.py",
         ("pure/test_hints.py",),
         (
             "a hint is evaluated on rows",
@@ -2441,7 +2441,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/tree/nodes.py",
+        "language/nodes.py",
         LANGUAGE,
         ("NOT (x < v) is x > v", '"<": ">=", ">=": "<"', '"<": ">", ">=": "<"'),
     ),
@@ -2460,7 +2460,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/equal_values.py",
+        "language/bounds/place.py",
         LANGUAGE,
         (
             "a literal out of range is never equal, NULL or not",
@@ -2475,7 +2475,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/arrow_implied.py",
+        "language/bounds/arrow_expressions.py",
         ARROW,
         (
             "expressions: NaN is not kept by NOT (x > …)",
@@ -2570,7 +2570,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/functions/order.py",
+        "language/functions/entry.py",
         IMPLIED,
         (
             "order: a product by a negative number rises",
@@ -2657,7 +2657,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/arrow_implied.py",
+        "language/bounds/arrow_expressions.py",
         ARROW,
         (
             "expressions: a cast that keeps some values keeps all",
@@ -2698,7 +2698,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "parquet/arrow_filter.py",
+        "parquet/fragments.py",
         ENGINES,
         (
             "engines: NaN is not greater",
@@ -2736,7 +2736,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "engines/types.py",
+        "engines/files.py",
         ENGINE_FILES,
         (
             "engines cast dates and whole numbers to anything",
@@ -2763,7 +2763,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/statements/struct_values.py",
+        "write/statements/assignments.py",
         ("verbs/test_nested_assignments.py",),
         (
             "fields that are not assigned are left out",
@@ -2810,7 +2810,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/backends/trusted_folders.py",
+        "catalog/backends/file_catalog.py",
         ("edges/test_trusted_folders.py",),
         (
             "a file of another user is trusted",
@@ -2893,13 +2893,13 @@ MUTANTS = [
         ("users' columns are taken for identities", "if self.places and any(", "if False and any("),
     ),
     *_in(
-        "spark/reading/reader_worth.py",
+        "spark/reading/spark_files.py",
         ("doors/test_reader_answer.py",),
         ("keys are wanted of every column", "or share(name) <= CLUSTERED", "or True"),
         ("keys are wanted of few rows", "row_groups_read < FEW_ROW_GROUPS", "row_groups_read < 0"),
     ),
     *_in(
-        "language/syntax/parse.py",
+        "language/parse.py",
         ("pure/test_texts.py",),
         (
             "the sign + may stand before anything",
@@ -2913,7 +2913,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/tree/nodes.py",
+        "language/nodes.py",
         ("pure/test_texts.py",),
         (
             "an OR inside of an AND is flattened into it",

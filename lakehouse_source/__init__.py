@@ -60,7 +60,14 @@ if TYPE_CHECKING:
         StreamSchemaError,
         VersionNotFoundError,
     )
-    from lakehouse_source.functions import convert, open_dataset, read_dataset, write_dataset
+    from lakehouse_source.functions import (
+        Transaction,
+        convert,
+        open_dataset,
+        read_dataset,
+        transaction,
+        write_dataset,
+    )
     from lakehouse_source.language import PredicateSet
     from lakehouse_source.maintenance.vacuum_catalog import vacuum
     from lakehouse_source.model import (
@@ -73,7 +80,6 @@ if TYPE_CHECKING:
     from lakehouse_source.parquet.prune import FilePruning, prune_file
     from lakehouse_source.read.feed import Changes
     from lakehouse_source.read.scan import Scan
-    from lakehouse_source.transactions import Transaction, transaction
     from lakehouse_source.write.statements.merge_builder import MergeBuilder
 
 __version__ = "0.1.0"
@@ -145,7 +151,7 @@ _HOME = {
     **dict.fromkeys(("FilePruning", "prune_file"), "parquet.prune"),
     "Changes": "read.feed",
     "Scan": "read.scan",
-    **dict.fromkeys(("Transaction", "transaction"), "transactions"),
+    **dict.fromkeys(("Transaction", "transaction"), "functions"),
     "MergeBuilder": "write.statements.merge_builder",
 }
 

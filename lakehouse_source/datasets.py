@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakehouse_source.arguments import flag, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
+from lakehouse_source.catalog.base import in_transaction
 from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.catalog.qualified_names import (
     NameLike,
@@ -26,9 +27,8 @@ from lakehouse_source.catalog.qualified_names import (
     parse_name,
     quoted,
 )
-from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.sql.names import TAKEN, NamedDataset, Namespace
-from lakehouse_source.catalog.sql.session import Session
+from lakehouse_source.catalog.sql.statements import Session
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     DatasetExistsError,
@@ -196,7 +196,7 @@ class DatasetCatalog(Catalog):
         from lakehouse_source.dataset import Dataset
         from lakehouse_source.write.commit.begin import begin
         from lakehouse_source.write.commit.commit import commit
-        from lakehouse_source.write.rows.stage import write_options
+        from lakehouse_source.write.rows import write_options
 
         key = parse_name(name)
         check_name(key)
@@ -364,7 +364,7 @@ class DatasetCatalog(Catalog):
         >>> catalog.datasets()
         []
         """
-        from lakehouse_source.maintenance.drop import drop_dataset
+        from lakehouse_source.maintenance.vacuum_catalog import drop_dataset
 
         key, purge = parse_name(name), flag("purge", purge)
 
@@ -432,7 +432,7 @@ class DatasetCatalog(Catalog):
         >>> catalog.finish_drops()
         0
         """
-        from lakehouse_source.maintenance.drop import finish_drops
+        from lakehouse_source.maintenance.vacuum_catalog import finish_drops
 
         return finish_drops(self, storage_options)
 

@@ -42,9 +42,18 @@ from lakehouse_source.model import (
     RowGroupMetadata,
 )
 from lakehouse_source.properties import DatasetProperties
-from lakehouse_source.pruning.index_levels import level
-from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
-from lakehouse_source.pruning.ranges import KeyRange, Search, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.pruning.keys import (
+    EMPTY_LOWER,
+    EMPTY_UPPER,
+    UNBOUNDED_LOWER,
+    UNBOUNDED_UPPER,
+    KeyRange,
+    Search,
+    SearchAll,
+    SearchAny,
+    SearchRanges,
+    level,
+)
 from tests import processes
 
 COLUMNS_NEW_IN_FORMAT_10 = {
@@ -977,7 +986,7 @@ class CatalogContract:
                 (file_of(name), [FileBounds(1, *pair, None, 10, False)])
                 for name, pair in rows.items()
             ]
-            with patch("lakehouse_source.catalog.sql.to_rows.level", recorded):
+            with patch("lakehouse_source.catalog.sql.records.level", recorded):
                 dataset = commit(catalog, files, uri=f"file:///{uuid4()}")
             if looked_up:  # so many ranges that their files are found first, each in the index
                 wanted += [(b"\xf0" * 3 + bytes([n]),) * 2 for n in range(9)]

@@ -14,12 +14,12 @@ import pyarrow as pa
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import Expression, PredicateSet, Scope
 from lakehouse_source.language.functions.rows import listed
+from lakehouse_source.language.nodes import Literal
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.language.tree.nodes import Literal
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import leaves
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from tests.expression_cases import Generator
 from tests.strategies import true_bounds
 

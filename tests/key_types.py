@@ -19,9 +19,8 @@ import pyarrow as pa
 from lakehouse_source.language import Expression, Scope
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema.align import align, by_name
-from lakehouse_source.schema.given_schema import initial
-from lakehouse_source.write.statements.merge_pruning import may_match
-from lakehouse_source.write.statements.merge_source import JoinCondition, Names
+from lakehouse_source.schema.merge import initial
+from lakehouse_source.write.statements.merge_source import JoinCondition, Names, may_match
 
 # Nanoseconds since 1970, in units of which one is not a whole number of another.
 MOMENTS_NS = (

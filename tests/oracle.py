@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.language import Node, Timestamp
-from lakehouse_source.language.tree.nodes import Call, Cast, Literal, Value
+from lakehouse_source.language.nodes import Call, Cast, Literal, Value
 
 Path = tuple[str, ...]
 Row = Mapping[Path, Any]

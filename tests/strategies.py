@@ -36,7 +36,7 @@ from lakehouse_source.model import ColumnBounds, RowGroupMetadata
 from lakehouse_source.pruning.bounds import encode_row_group
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.fields import Leaf
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 WIDE = Context(prec=120)

@@ -7,9 +7,8 @@ folders named after databases know which database it is.
 
 from __future__ import annotations
 
-from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.base import Catalog, redact
 from lakehouse_source.catalog.locate import open_catalog
-from lakehouse_source.catalog.shown_url import redact
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from lakehouse_source.catalog.backends.sqlite.objects import columns_of_tables
-from lakehouse_source.catalog.base import Catalog, CatalogTransaction
+from lakehouse_source.catalog.backends.sqlite.checks import columns_of_tables
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction, in_transaction
 from lakehouse_source.catalog.locate import folder_around
-from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.same_place import OWN_KEY
 from lakehouse_source.catalog.sql.migrations import TABLES
-from lakehouse_source.catalog.sql.session import Row, Session
+from lakehouse_source.catalog.sql.statements import Row, Session
 from lakehouse_source.errors import CatalogUnavailableError
 from lakehouse_source.progress import counted
 from lakehouse_source.storage import split_branch, with_branch

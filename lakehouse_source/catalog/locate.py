@@ -9,17 +9,16 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
 from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
-from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.base import Catalog, redact
 from lakehouse_source.catalog.same_place import (
     CATALOG_FILE,
     OWN_KEY,
     default_catalog_path,
     same_place,
 )
-from lakehouse_source.catalog.shown_url import redact
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.storage import RESERVED_FOLDER, UriOfCatalog, local_path
-from lakehouse_source.storage.permitted import how_to_permit, may_be_read, variable_named
+from lakehouse_source.storage.options import how_to_permit, may_be_read, variable_named
 
 VARIABLE = "PLAKE_CATALOG"
 KNOWN = (
@@ -143,7 +142,7 @@ def open_catalog(
 def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
     try:
         # Imported here: DuckDB is an optional extra and slow to import.
-        from lakehouse_source.catalog.backends.duckdb.catalog import DuckDBCatalog
+        from lakehouse_source.catalog.backends.duckdb import DuckDBCatalog
     except ModuleNotFoundError as exc:
         raise InvalidOptionError(
             option="catalog",

@@ -1,25 +1,94 @@
-"""Door. Makes a command of an operation: its arguments, options, help and question."""
+"""Door. Makes a command of an operation: its dataset, arguments, options, help and question."""
 
 from __future__ import annotations
 
 import csv
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import wraps
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakehouse_source.cli.commands import Command, Flag
 from lakehouse_source.cli.output import write_rows
-from lakehouse_source.cli.target import Given
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.pictures.markup import visible
 from lakehouse_source.result_tables import Type
+
+if TYPE_CHECKING:
+    from lakehouse_source.catalog.qualified_names import QualifiedName
+    from lakehouse_source.dataset import Dataset
+    from lakehouse_source.datasets import DatasetCatalog
+    from lakehouse_source.read.address import Address
+
+
+# --- What a command is about: a path, a URI, or a name in the catalog.
+
+
+CATALOG = "PLAKE_CATALOG"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A dataset as it was given, with the catalog and the storage options that were given.
+
+    `creates`: a catalog that is not there is made.
+    """
+
+    text: str
+    catalog: str | None
+    storage: Mapping[str, str]
+    creates: bool = False
+
+    @property
+    def is_path(self) -> bool:
+        has_catalog = self.catalog is not None or bool(os.environ.get(CATALOG))
+        return not has_catalog or any(c in self.text for c in "/:~") or self.text.startswith(".")
+
+    def address(self) -> Address:
+        from lakehouse_source.read.address import Address
+
+        return Address.named(self.text, self.catalog, self.storage or None)
+
+    def dataset(self) -> Dataset:
+        """The dataset at its newest version."""
+        from lakehouse_source.dataset import Dataset
+
+        return Dataset(self.address())
+
+    def name(self) -> QualifiedName:
+        from lakehouse_source.catalog.qualified_names import parse_name
+
+        if self.is_path:
+            raise InvalidOptionError(
+                option="DATASET",
+                value=self.text,
+                reason="must be a name in a catalog. Give the catalog by --catalog or the "
+                f"variable {CATALOG}.",
+            )
+        return parse_name(self.text)
+
+    def storage_options(self) -> Mapping[str, str] | None:
+        return self.storage or None
+
+    @contextmanager
+    def names(self) -> Iterator[DatasetCatalog]:
+        from lakehouse_source.datasets import open_catalog
+
+        catalog = open_catalog(self.catalog, create=self.creates)
+        try:
+            yield catalog
+        finally:
+            catalog.release()
+
 
 FOUND_SOMETHING = 3
 

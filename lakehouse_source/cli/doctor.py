@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import click
 
 from lakehouse_source import __version__
-from lakehouse_source.cli.build import FOUND_SOMETHING, Asked, common
+from lakehouse_source.cli.build import FOUND_SOMETHING, Asked, Given, common
 from lakehouse_source.cli.output import write_rows
-from lakehouse_source.cli.target import Given
 from lakehouse_source.errors import PlakeError
 
 _OLDEST_PYTHON = (3, 10)

@@ -170,8 +170,8 @@ def _values(column: pa.Array) -> list[Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from lakehouse_source.schema.moment_texts import moment_texts
-    from lakehouse_source.schema.nested_arrays import entries
+    from lakehouse_source.schema.arrow_arrays import entries
+    from lakehouse_source.schema.texts import moment_texts
 
     t, kind = pa.types, column.type
     if isinstance(column, pa.ExtensionArray):

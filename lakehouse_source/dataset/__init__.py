@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from lakehouse_source.dataset.column_changes import ColumnChanges
-from lakehouse_source.dataset.feed_consumers import FeedConsumers
+from lakehouse_source.dataset.changes import ColumnChanges, RowChanges, TableChanges
 from lakehouse_source.dataset.maintenance import Maintenance
-from lakehouse_source.dataset.refs import Refs
-from lakehouse_source.dataset.row_changes import RowChanges
-from lakehouse_source.dataset.table_changes import TableChanges
+from lakehouse_source.dataset.refs import FeedConsumers, Refs
 
 
 class Dataset(RowChanges, ColumnChanges, Refs, FeedConsumers, TableChanges, Maintenance):

@@ -18,14 +18,13 @@ from lakehouse_source.maintenance.reports import (
     VacuumReport,
     VerifyReport,
 )
-from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS, VacuumOptions
+from lakehouse_source.maintenance.vacuum import RETENTION_SECONDS, VacuumOptions
 from lakehouse_source.model import CompactionResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
-from lakehouse_source.write.layout.cluster import cluster, together
-from lakehouse_source.write.layout.compact import compact
+from lakehouse_source.write.layout import cluster, compact, together
 from lakehouse_source.write.metadata.optimize import clustering
-from lakehouse_source.write.statements.expire_rows import count_expired, delete_expired
+from lakehouse_source.write.statements.delete_and_update import count_expired, delete_expired
 
 
 class Maintenance(OpenDataset):

@@ -16,10 +16,10 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileRecord
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.changes import read_changes
 from lakehouse_source.read.feed import After, Bound, Changes
 from lakehouse_source.read.health import HealthReport, health
 from lakehouse_source.read.inspect import Inspection
-from lakehouse_source.read.read_changes import read_changes
 from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.read.suggest_layout import LayoutAdvice, suggest_layout
@@ -236,7 +236,7 @@ class OpenDataset:
         return replace(report, draw=lambda: self._draw_health(report))
 
     def _draw_health(self, report: HealthReport) -> Markup:
-        from lakehouse_source.read.draw_health import health_page
+        from lakehouse_source.read.draw_pages import health_page
 
         with self._address.open() as catalog, catalog.read() as reader:
             snapshot = self._address.snapshot(catalog, reader, report.version)

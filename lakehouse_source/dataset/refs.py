@@ -1,12 +1,13 @@
-"""Verb. The tags and branches of an open dataset."""
+"""Verb. The tags, branches and consumers of an open dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from lakehouse_source.dataset.opened import OpenDataset, Opened
-from lakehouse_source.model import WriteResult
-from lakehouse_source.write.metadata import branches, tags
+from lakehouse_source.maintenance import expiry
+from lakehouse_source.model import Consumer, WriteResult
+from lakehouse_source.write.metadata import refs
 
 
 class Refs(OpenDataset):
@@ -25,7 +26,7 @@ class Refs(OpenDataset):
         >>> dataset.tags()
         {'spring': 1}
         """
-        self._do(tags.tag, name, self.version if version is None else version)
+        self._do(refs.tag, name, self.version if version is None else version)
 
     def tags(self) -> Mapping[str, int]:
         """The versions that have a tag, by tag, the oldest version first.
@@ -34,7 +35,7 @@ class Refs(OpenDataset):
         {}
         """
         with self._address.open() as catalog, catalog.read() as reader:
-            return tags.tags(catalog, self._address, reader)
+            return refs.tags(catalog, self._address, reader)
 
     def drop_tag(self, name: str) -> None:
         """Remove a tag; the version stays until it is expired.
@@ -45,7 +46,7 @@ class Refs(OpenDataset):
         >>> dataset.tag("spring")
         >>> dataset.drop_tag("spring")
         """
-        self._do(tags.drop_tag, name)
+        self._do(refs.drop_tag, name)
 
     def branch(self: Opened, name: str, version: int | None = None) -> Opened:
         """A branch of the dataset; it is made if there is none of that name.
@@ -75,7 +76,7 @@ class Refs(OpenDataset):
         3
         """
         with self._address.open() as catalog:
-            address = branches.make_branch(catalog, self._address, name, version)
+            address = refs.make_branch(catalog, self._address, name, version)
         return type(self)(address, committed=True)
 
     def branches(self) -> Mapping[str, int]:
@@ -85,7 +86,7 @@ class Refs(OpenDataset):
         {}
         """
         with self._address.open() as catalog, catalog.read() as reader:
-            found = branches.branches(catalog, self._address, reader)
+            found = refs.branches(catalog, self._address, reader)
         return {name: branch.version for name, branch in found.items()}
 
     def fast_forward(self, branch: str) -> WriteResult:
@@ -105,7 +106,7 @@ class Refs(OpenDataset):
         >>> dataset.fast_forward("spring").version
         2
         """
-        return self._commit(branches.fast_forward, branch)
+        return self._commit(refs.fast_forward, branch)
 
     def drop_branch(self, name: str) -> None:
         """Remove a branch, with the versions that the dataset did not take over.
@@ -121,4 +122,79 @@ class Refs(OpenDataset):
         >>> dataset.branches()
         {}
         """
-        self._do(branches.drop_branch, name)
+        self._do(refs.drop_branch, name)
+
+
+# --- The consumers of an open dataset's change feed.
+
+
+class FeedConsumers(OpenDataset):
+    """Named readers of the change feed, which continue where they stopped."""
+
+    def add_consumer(
+        self, name: str, version: int | None = None, *, keep_seconds: int = expiry.KEEP_SECONDS
+    ) -> None:
+        """Note a reader of the change feed that has read up to a version, by default this one.
+
+        `changes(consumer=name)` gives what came after it. `expire_versions` keeps the version and
+        all later ones until the consumer is advanced, is dropped, or was not advanced for
+        `keep_seconds`.
+
+        Args:
+            name: of the consumer; each dataset has its own.
+            version: 0 means that nothing was read, and is valid while version 1 can be read.
+            keep_seconds: 30 days by default.
+
+        Raises:
+            VersionNotFoundError: there is no such version, or it was expired.
+            InvalidOptionError: the dataset has a consumer of that name at another version.
+
+        >>> dataset.add_consumer("billing", version=0)
+        >>> dataset.consumers()["billing"].version
+        0
+        """
+        with self._address.open() as catalog:
+            seen = self._snapshot.seen
+            position = seen.version if version is None else version
+            expiry.add_consumer(catalog, self._address, name, position, keep_seconds, seen)
+
+    def advance_consumer(self, name: str, version: int) -> None:
+        """Note that a consumer has processed the changes up to a version.
+
+        Nothing else moves a consumer, so changes whose processing failed are read again. Advancing
+        to the same version only restarts the consumer's time.
+
+        Raises:
+            VersionNotFoundError: there is no such consumer or version, or it was expired.
+            InvalidOptionError: the consumer has read a later version.
+
+        >>> dataset.add_consumer("billing", version=0)
+        >>> through = dataset.refresh().version
+        >>> changes = dataset.changes(end=through, consumer="billing")
+        >>> changes.to_table().num_rows  # the work
+        4
+        >>> dataset.advance_consumer("billing", through)
+        >>> dataset.changes(consumer="billing").to_table().num_rows
+        0
+        """
+        self._do(expiry.advance_consumer, name, version, self._snapshot.seen)
+
+    def consumers(self) -> Mapping[str, Consumer]:
+        """The consumers by name, also those whose time has passed.
+
+        >>> dataset.consumers()
+        {}
+        """
+        with self._address.open() as catalog, catalog.read() as reader:
+            return expiry.consumers(catalog, self._address, reader)
+
+    def drop_consumer(self, name: str) -> None:
+        """Remove a consumer; the versions that it kept stay until they are expired.
+
+        Raises:
+            VersionNotFoundError: the dataset has no such consumer.
+
+        >>> dataset.add_consumer("billing")
+        >>> dataset.drop_consumer("billing")
+        """
+        self._do(expiry.drop_consumer, name)

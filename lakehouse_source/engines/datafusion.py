@@ -27,8 +27,8 @@ from lakehouse_source.engines.files import (
 )
 from lakehouse_source.engines.frames import Words, frame
 from lakehouse_source.parquet.checked_footer import open_footer
+from lakehouse_source.schema.arrow_arrays import batches
 from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.no_columns import batches
 from lakehouse_source.schema.ordinal import PythonValue
 
 try:

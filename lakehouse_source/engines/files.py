@@ -19,38 +19,136 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.engines.conditions import (
-    LARGEST_CONDITION,
-    is_literal,
-    is_portable,
-    size,
-)
-from lakehouse_source.engines.types import is_exact_cast, is_plain
 from lakehouse_source.errors import (
     CorruptDatasetError,
     InvalidOptionError,
     SchemaMismatchError,
     StorageError,
 )
-from lakehouse_source.language import BoundPredicate
+from lakehouse_source.language import (
+    BoundAnd,
+    BoundColumns,
+    BoundConstant,
+    BoundExpression,
+    BoundIn,
+    BoundIsNull,
+    BoundLike,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    BoundText,
+    IfPresent,
+)
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.checked_footer import open_footer
-from lakehouse_source.parquet.deleted_rows import deleted_rows
 from lakehouse_source.parquet.names import is_foreign
+from lakehouse_source.parquet.open_file import deleted_rows
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.schema.align import by_id
+from lakehouse_source.schema.arrow_arrays import concatenated, rows_alone
 from lakehouse_source.schema.defaults import initial_ordinal
-from lakehouse_source.schema.fields import children, leaves
-from lakehouse_source.schema.metadata_columns import is_metadata
-from lakehouse_source.schema.no_columns import concatenated, rows_alone
-from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
+from lakehouse_source.schema.fields import (
+    children,
+    is_metadata,
+    is_nested,
+    is_same_with_ids,
+    leaves,
+)
+from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.schema.types import card
 from lakehouse_source.storage import Storage
+
+# --- Which types, and which casts, mean the same to plake and to every engine.
+
+
+def is_plain(type_: pa.DataType) -> bool:
+    """Tell whether every engine reads the type from Parquet as the same values."""
+    t = pa.types
+    if t.is_struct(type_) or t.is_list(type_):
+        return all(is_plain(child.type) for child in children(type_))
+    return card(type_).engines
+
+
+def is_exact_cast(stored: pa.Field, now: pa.Field) -> bool:
+    """Tell whether an engine's cast from one type to the other gives plake's values."""
+    if is_nested(now.type):
+        return is_same_with_ids(stored.type, now.type)
+    t, old, new = pa.types, stored.type, now.type
+    return bool(
+        old.equals(new)
+        or (t.is_integer(old) and t.is_integer(new) and old.bit_width < new.bit_width)
+        or (t.is_float32(old) and t.is_float64(new))
+    )
+
+
+# --- Which conditions and literals mean the same in every engine.
+
+
+# Kinds of `ordinal.Domain` that every engine orders as plake does.
+_PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")
+
+
+# Engines walk a condition recursively: a condition with thousands of terms could crash the process.
+LARGEST_CONDITION = 200
+
+
+def size(node: BoundNode) -> int:
+    """The number of nodes of a condition."""
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return 1 + sum(size(term) for term in node.terms)
+    return 1
+
+
+def is_portable(node: BoundNode) -> bool:
+    """Tell whether a condition means the same in every engine.
+
+    These do not: floats, because NaN and zeros differ; LIKE, because patterns differ; binaries;
+    nested columns; and expressions. Temporal values have to be in the years that Python knows,
+    because literals are made from Python's values.
+    """
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return all(is_portable(term) for term in node.terms)
+    if isinstance(node, BoundNot):
+        return is_portable(node.term)
+    if isinstance(node, BoundConstant):
+        return True
+    if isinstance(node, (BoundExpression, BoundColumns, BoundLike)):
+        return False
+    column = node.column
+    if len(column.path) > 1:
+        return False
+    if isinstance(node, (BoundIsNull, IfPresent)):
+        return column.kind in (*_PORTABLE, "float", "binary")
+    if column.kind not in _PORTABLE:
+        return False
+    if isinstance(node, BoundText):
+        return column.kind == "string" and _is_text(node.text)
+    values = node.values if isinstance(node, BoundIn) else (node.value,)
+    return all(is_literal(from_ordinal(value, column.type), column.type) for value in values)
+
+
+def _is_text(value: bytes) -> bool:
+    """Tell whether bytes are text that SQL can hold."""
+    try:
+        return "\0" not in value.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def is_literal(value: PythonValue, type_: pa.DataType) -> bool:
+    """Tell whether every engine can be given a value: `from_ordinal` leaves far years as int."""
+    if domain(type_).kind in ("date", "timestamp"):
+        return isinstance(value, date)  # a datetime is one
+    return not isinstance(value, bytes) and not (isinstance(value, str) and "\0" in value)
+
 
 # Engines plan each scan of a query separately. 1,000 scans of a file with one row took DuckDB
 # 2.9 s, DataFusion 5.1 s and Polars 7.3 s. The partitions of further groups are found by the paths

@@ -15,30 +15,49 @@ from typing import Any
 
 from lakehouse_source.arguments import mapping
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction, is_committed
-from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.erasure.family import Identity, Member, family, versions_of
-from lakehouse_source.erasure.find_rows import Finder, Matches
-from lakehouse_source.erasure.record import Erased, erase_texts, record
-from lakehouse_source.erasure.rewritten import Vectors, write_others
-from lakehouse_source.erasure.texts import numbers_of, repeats, texts_of
+from lakehouse_source.catalog.base import PATIENCE_SECONDS, in_transaction, is_committed
+from lakehouse_source.deletion import Positions
+from lakehouse_source.erasure.find_rows import (
+    Finder,
+    Identity,
+    Matches,
+    Member,
+    family,
+    versions_of,
+)
+from lakehouse_source.erasure.rewrite import (
+    Erased,
+    Vectors,
+    erase_texts,
+    numbers_of,
+    record,
+    repeats,
+    texts_of,
+    write_others,
+)
 from lakehouse_source.errors import ErasureIncompleteError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.maintenance.dataset_folder import lock_branches
 from lakehouse_source.maintenance.reports import ErasureReport, VacuumReport
-from lakehouse_source.maintenance.vacuum import REFUSED, UNDELETED, vacuum_dataset
-from lakehouse_source.maintenance.vacuum_plan import PENDING, UNKNOWN, VacuumOptions
+from lakehouse_source.maintenance.vacuum import (
+    PENDING,
+    REFUSED,
+    UNDELETED,
+    UNKNOWN,
+    VacuumOptions,
+    vacuum_dataset,
+)
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.given_schema import dataframe_schema
+from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit.base_version import begin_after
+from lakehouse_source.write.commit.begin import begin_after
 from lakehouse_source.write.commit.commit import abort
 from lakehouse_source.write.commit.conflicts import Change
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
-from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
+from lakehouse_source.write.rows import heartbeat_of, with_heartbeat
 
 # How often files are read and written without the lock while other commits come first. After that
 # this is done under the lock, so that other commits cannot starve an erasure.

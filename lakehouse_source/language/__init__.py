@@ -3,12 +3,13 @@
 A condition is a boolean expression. It decides about rows; what it implies about bounds prunes
 files, row groups and pages.
 
-    limits          how long, deep and large what is parsed may be
-    tree            what texts become: names, literals, calls, types
+    values, types   constants, moments and types, and how large what is parsed may be
+    nodes           what texts become: names, literals, calls
     functions       what operators, casts and functions do
-    syntax          SQL texts become trees
-    rows            trees decide rows
-    conditions      triples, Arrow expressions and what Python builds become trees
+    tokens, parse   SQL texts become trees
+    bind            names become columns of tables
+    expression      trees decide rows
+    keys            when two keys are equal
     bounds          conditions over a schema, and what they imply about the bounds of columns
     predicate_set   a condition in any of its spellings
     row_filter      rows that satisfy a condition over a schema
@@ -18,6 +19,7 @@ equals NaN and is greater than every number, -0.0 equals 0.0, strings compare as
 bytes. An Arrow expression keeps the meaning that Arrow gives it.
 """
 
+from lakehouse_source.language.bind import Scope
 from lakehouse_source.language.bounds.bound import (
     BoundAnd,
     BoundColumn,
@@ -35,7 +37,19 @@ from lakehouse_source.language.bounds.bound import (
     BoundText,
     IfPresent,
 )
-from lakehouse_source.language.conditions.build import (
+from lakehouse_source.language.expression import (
+    BoundValue,
+    Expression,
+    conjuncts,
+    mask,
+    only_of,
+    require_condition,
+)
+from lakehouse_source.language.functions.casts import assign, require_assignable
+from lakehouse_source.language.keys import Equality, equality
+from lakehouse_source.language.nodes import (
+    Name,
+    Node,
     all_of,
     any_of,
     compare,
@@ -47,19 +61,7 @@ from lakehouse_source.language.conditions.build import (
     negated,
 )
 from lakehouse_source.language.predicate_set import NotUsed, PredicateSet, for_pruning
-from lakehouse_source.language.rows.expression import (
-    BoundValue,
-    Expression,
-    conjuncts,
-    mask,
-    only_of,
-    require_condition,
-)
-from lakehouse_source.language.rows.keys import Equality, equality
-from lakehouse_source.language.rows.scope import Scope
-from lakehouse_source.language.rows.store_assignment import assign, require_assignable
-from lakehouse_source.language.tree.constants import Literal, Timestamp
-from lakehouse_source.language.tree.nodes import Name, Node
+from lakehouse_source.language.values import Literal, Timestamp
 
 __all__ = [
     "BoundAnd", "BoundColumn", "BoundColumns", "BoundCompare", "BoundConstant", "BoundExpression",

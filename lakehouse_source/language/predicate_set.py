@@ -1,23 +1,353 @@
-"""Pure. A condition in any of its spellings, and its conjuncts that can prune."""
+"""Pure. A condition in any of its spellings, bound to a schema, and what of it can prune."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language.bounds.bind import bind
-from lakehouse_source.language.bounds.bound import BoundPredicate, conjunction
-from lakehouse_source.language.bounds.columns import missing_columns
-from lakehouse_source.language.conditions.build import all_of, any_of, constant
-from lakehouse_source.language.conditions.triples import from_triple, is_triple
-from lakehouse_source.language.syntax.parse import read, refused_part
-from lakehouse_source.language.tree.nodes import NODES, Arrow, Call, Node
+from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.language import nodes
+from lakehouse_source.language.bounds.arrow_expressions import Implied as ImpliedByArrow
+from lakehouse_source.language.bounds.arrow_expressions import (
+    NotUnderstood,
+    compute,
+    top_level_names,
+)
+from lakehouse_source.language.bounds.arrow_expressions import implied as implied_by_arrow
+from lakehouse_source.language.bounds.arrow_expressions import read as read_arrow
+from lakehouse_source.language.bounds.bound import (
+    TRUE,
+    BoundAnd,
+    BoundColumns,
+    BoundConstant,
+    BoundExpression,
+    BoundNode,
+    BoundNot,
+    BoundOr,
+    BoundPredicate,
+    Meaning,
+    conjunction,
+    disjunction,
+    negation,
+)
+from lakehouse_source.language.bounds.comparisons import (
+    Columns,
+    Comparisons,
+    NoComparison,
+    missing_columns,
+)
+from lakehouse_source.language.bounds.implied import Implied
+from lakehouse_source.language.expression import (
+    Expression,
+    SqlRows,
+    at_one_time,
+    require_condition,
+    scope_of,
+)
+from lakehouse_source.language.nodes import (
+    COMPARISONS,
+    NODES,
+    Arrow,
+    Call,
+    Hint,
+    Name,
+    Node,
+    Value,
+    all_of,
+    any_of,
+    constant,
+    names,
+    walk,
+)
+from lakehouse_source.language.parse import read, refused_part
+from lakehouse_source.language.values import literal, parse_zone
+from lakehouse_source.schema.fields import names_hold
+
+# --- Conditions given as `(column, op, value)` triples.
+
+
+Builder = Callable[[Name, Any], Node]
+
+
+def _compare(op: str) -> Builder:
+    return lambda column, value: nodes.compare(column, op, literal(value))
+
+
+def _text(form: str) -> Builder:
+    return lambda column, value: nodes.matches(form, column, literal(value))  # type: ignore[arg-type]
+
+
+def _not(positive: Builder) -> Builder:
+    return lambda column, value: nodes.negated(positive(column, value))
+
+
+def _like(column: Name, value: Any) -> Node:
+    return nodes.like(column, literal(value))  # type: ignore[arg-type]
+
+
+def _in(column: Name, values: Any) -> Node:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidPredicateError(reason=f"IN on {column} takes a list of values, not {values!r}")
+    return nodes.is_in(column, (literal(value) for value in values))
+
+
+def _between(column: Name, value: Any) -> Node:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise InvalidPredicateError(reason=f"BETWEEN on {column} takes two values, not {value!r}")
+    ends = zip((">=", "<="), value)
+    return nodes.all_of([nodes.compare(column, op, literal(end)) for op, end in ends])
+
+
+def _null(column: Name, value: Any) -> Node:
+    if value is not None:
+        raise InvalidPredicateError(reason=f"IS NULL on {column} takes no value, not {value!r}")
+    return nodes.is_null(column)
+
+
+_BUILDERS: dict[str, Builder] = {
+    **{op: _compare(op) for op in COMPARISONS},
+    "==": _compare("="),
+    "<>": _compare("!="),
+    "in": _in,
+    "not in": _not(_in),
+    "between": _between,
+    "not between": _not(_between),
+    "is null": _null,
+    "is not null": _not(_null),
+    "is": _compare("<=>"),
+    "is not": _not(_compare("<=>")),
+    "like": _like,
+    "not like": _not(_like),
+    "startswith": _text("startswith"),
+    "starts with": _text("startswith"),
+    "endswith": _text("endswith"),
+    "ends with": _text("endswith"),
+    "contains": _text("contains"),
+}
+
+
+def _operator(text: Any) -> str | None:
+    if not isinstance(text, str):
+        return None
+    return " ".join(text.lower().replace("_", " ").split())
+
+
+def is_triple(value: Any) -> bool:
+    """Tell a `(column, op, value)` triple from a list of conditions.
+
+    A triple with a misspelt operator is a triple too, so that the error names the
+    operator.
+    """
+    if not isinstance(value, (list, tuple)) or len(value) not in (2, 3):
+        return False
+    column, op = value[0], value[1]
+    if _operator(op) in _BUILDERS:
+        return isinstance(column, (str, Name)) or _is_path(column)
+    # A list of texts is a list of SQL conditions, and so is a list that begins with a triple.
+    texts = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    path = _is_path(column) and not is_triple(column)
+    return isinstance(op, str) and not texts and (isinstance(column, (str, Name)) or path)
+
+
+def _is_path(column: Any) -> bool:
+    return (
+        isinstance(column, (list, tuple))
+        and bool(column)
+        and all(isinstance(part, str) for part in column)
+    )
+
+
+def from_triple(triple: Any) -> Node:
+    column = Name.of(triple[0])
+    op = _operator(triple[1])
+    build = _BUILDERS.get(op or "")
+    if build is None or (len(triple) == 2 and op not in ("is null", "is not null")):
+        raise InvalidPredicateError(
+            reason=f"{triple!r} is not a (column, op, value) triple; operators: "
+            + ", ".join(_BUILDERS)
+        )
+    return build(column, triple[2] if len(triple) == 3 else None)
+
+
+# --- Binds conditions to a schema: as tests of columns if possible, else for evaluation on rows.
+#
+# A conjunct of SQL that tests columns with constants becomes those tests. The evaluator of rows
+# decides any other conjunct, which also keeps what it implies about columns.
+
+
+def bind(node: Node, schema: pa.Schema, zone: str = "UTC") -> BoundPredicate:
+    """The condition over a schema with field ids.
+
+    `zone` is the time zone of dates and wall clock times that are compared with
+    instants.
+
+    Raises:
+        InvalidPredicateError: a column is missing, cannot be compared, or a
+            literal does not fit its type.
+    """
+    try:
+        binder = _Binder(schema, zone)
+        root = binder.whole(node)
+        return BoundPredicate(root, tuple(binder.meanings))
+    except RecursionError:
+        raise InvalidPredicateError(reason="it is nested too deeply") from None
+
+
+class _Binder:
+    def __init__(self, schema: pa.Schema, zone: str) -> None:
+        self._schema, self._zone = schema, zone
+        self._columns = Columns(schema)
+        try:
+            self._comparisons = Comparisons(self._columns, parse_zone(zone))
+        except ValueError as exc:
+            raise InvalidPredicateError(reason=str(exc)) from exc
+        self.meanings: list[Meaning] = []
+
+    def whole(self, node: Node) -> BoundNode:
+        """The root of a condition. SQL conjuncts may imply more together than alone."""
+        if not isinstance(node, Call) or node.name != "and":
+            return self._bind(node)
+        terms, roots = list[BoundNode](), list[Node]()
+        for one in node.arguments:
+            before = len(self.meanings)
+            terms.append(self._bind(one))
+            if len(self.meanings) > before and is_sql(one):
+                roots.append(one)
+        if len(roots) > 1:
+            self._together(terms, roots)
+        return conjunction(terms)
+
+    def _bind(self, node: Node) -> BoundNode:
+        if isinstance(node, Arrow):
+            return self._arrow(node)
+        if isinstance(node, Hint):
+            return self._hint(node)
+        if not is_sql(node):
+            if isinstance(node, Call) and node.name in ("and", "or", "not"):
+                terms = [self._bind(one) for one in node.arguments]
+                if node.name == "not":
+                    return negation(terms[0])
+                return conjunction(terms) if node.name == "and" else disjunction(terms)
+            try:
+                return self._comparisons.test(node)
+            except NoComparison:
+                raise InvalidPredicateError(reason=f"{node} is not a condition") from None
+        try:
+            return self._comparisons.test(node)
+        except NoComparison:
+            return self._sql(node)
+        except InvalidPredicateError as error:
+            if missing_columns(node, self._schema):
+                raise
+            try:  # Spark casts values that do not compare directly
+                return self._sql(node)
+            except InvalidPredicateError:
+                raise error from None
+
+    # --- what only prunes ---
+
+    def _hint(self, node: Hint) -> BoundNode:
+        try:
+            binder = _Binder(self._schema, node.zone)
+            return binder._of_columns(binder.whole(node.condition))
+        except (InvalidPredicateError, InvalidExpressionError, ValueError, RecursionError):
+            return TRUE
+
+    def _of_columns(self, bound: BoundNode) -> BoundNode:
+        """What a condition says about columns, in place of the parts that rows decide."""
+        if isinstance(bound, (BoundAnd, BoundOr)):
+            parts = [self._of_columns(term) for term in bound.terms]
+            return conjunction(parts) if isinstance(bound, BoundAnd) else disjunction(parts)
+        if isinstance(bound, BoundExpression):
+            return self._of_columns(bound.implied)
+        if isinstance(bound, BoundColumns):  # rows decide it where it is a condition of its own
+            return self._sql(Call(bound.op, (Name(bound.left.path), Name(bound.right.path))))
+        if isinstance(bound, BoundNot) and isinstance(bound.term, (BoundColumns, BoundExpression)):
+            term = bound.term
+            return negation(self._of_columns(term)) if isinstance(term, BoundColumns) else TRUE
+        return bound
+
+    # --- what rows decide ---
+
+    def _sql(self, node: Node) -> BoundNode:
+        text = str(node)
+        columns = [self._columns.find(name) for name in names(node)]
+        top = dict.fromkeys(column.path[0] for column in columns)
+        fields = pa.schema([self._schema.field(name) for name in top])
+        scope = scope_of(fields, self._zone)
+        try:
+            root = at_one_time(node, scope)
+            require_condition(Expression(root, text).bind(scope))
+        except InvalidExpressionError as exc:
+            raise InvalidPredicateError(reason=exc.reason, text=text) from exc
+        reader = Implied(scope, self._comparisons, self._columns)
+        failing = reader.without_value(root)
+        if failing is not None:
+            raise InvalidPredicateError(reason=failing, text=text)
+        exact = reader.exact(root)
+        if exact is not None:
+            self.meanings.append(Meaning(text, exact, True))
+            return exact
+        found = reader.when(root, True)
+        self.meanings.append(Meaning(text, found, False))
+        above = tuple(self._columns.find(Name((name,))) for name in top)
+        rows = SqlRows(root, text, fields, self._zone)
+        return BoundExpression(rows, above, found, (text,) if found == TRUE else ())
+
+    def _together(self, terms: list[BoundNode], roots: list[Node]) -> None:
+        """Adds what SQL conjuncts imply together to a conjunct that rows decide."""
+        place = next((at for at, one in enumerate(terms) if isinstance(one, BoundExpression)), None)
+        if place is None:
+            return
+        reader = Implied(scope_of(self._schema, self._zone), self._comparisons, self._columns)
+        found = reader.together(tuple(roots))
+        if found != TRUE:
+            rows = terms[place]
+            assert isinstance(rows, BoundExpression)
+            terms[place] = replace(rows, implied=conjunction([rows.implied, found]), unused=())
+            text = " AND ".join(f"({one})" for one in roots)
+            self.meanings.append(Meaning(text, found, False))
+
+    def _arrow(self, node: Arrow) -> BoundNode:
+        expression = node.expression
+        empty = self._schema.empty_table()
+        try:
+            kind = compute(expression, empty).type if len(self._schema) else pa.null()
+        except (pa.ArrowException, KeyError) as exc:
+            raise InvalidPredicateError(
+                reason=f"the Arrow expression {expression} does not fit the schema: {exc}"
+            ) from exc
+        if not pa.types.is_boolean(kind):
+            raise InvalidPredicateError(
+                reason=f"the Arrow expression {expression} is {kind}: a condition is bool"
+            )
+        try:
+            if names_hold(self._schema, "\n"):
+                raise NotUnderstood
+            tree = read_arrow(expression)
+        except NotUnderstood:
+            top = tuple(self._schema.names)
+            found = ImpliedByArrow(TRUE, (str(expression),))
+        else:
+            top = top_level_names(tree)
+            if not top:  # the same on every row
+                return BoundConstant(compute(expression, pa.table({"": [0]}))[0].as_py())
+            found = implied_by_arrow(tree, self._schema, self._comparisons.test)
+        columns = tuple(self._columns.find(Name((name,))) for name in top)
+        return BoundExpression(expression, columns, found.condition, found.unused)
+
+
+def is_sql(node: Node) -> bool:
+    """Tell whether a condition is SQL alone: no part comes from Python or Arrow."""
+    return not any(
+        isinstance(one, Value | Arrow | Hint) or (isinstance(one, Name) and one.dotted)
+        for one in walk(node)
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.language.bounds.arrow_expressions import compute
 from lakehouse_source.language.bounds.bound import (
     BoundAnd,
     BoundColumn,
@@ -35,10 +36,9 @@ from lakehouse_source.language.bounds.bound import (
     IfPresent,
     conjunction,
 )
-from lakehouse_source.language.conditions.arrow_expressions import compute
+from lakehouse_source.language.expression import SqlRows
 from lakehouse_source.language.functions.comparison import COMPARISONS
 from lakehouse_source.language.functions.text import matching_like
-from lakehouse_source.language.rows.sql_rows import SqlRows
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.ordinal import to_scalar
 

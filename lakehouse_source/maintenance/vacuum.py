@@ -1,8 +1,8 @@
-"""Verb. Deletes files that no version needs any more, and only those.
+"""Verb. Decides which files no version needs any more, and deletes only those.
 
 Two kinds of files are deleted: those that only expired versions contain, and orphans, the
 files of writes that were given up or whose process died. One transaction decides which
-they are (`vacuum_plan`); then the files are deleted, and then their rows in the catalog, and
+they are (`plan_vacuum`); then the files are deleted, and then their rows in the catalog, and
 the commits of expired versions that nothing needs any more.
 """
 
@@ -11,35 +11,345 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
+from lakehouse_source.arguments import flag, number_of_seconds
 from lakehouse_source.catalog import Catalog, CatalogTransaction
-from lakehouse_source.catalog.owners import check_owner
-from lakehouse_source.catalog.retry import in_transaction
-from lakehouse_source.errors import (
-    CorruptDatasetError,
-    InvalidOptionError,
-    StorageError,
-)
+from lakehouse_source.catalog.base import ABANDONED_SECONDS, check_owner, in_transaction
+from lakehouse_source.catalog.sql.write_states import WriteState
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
 from lakehouse_source.logs import VACUUM, milliseconds
 from lakehouse_source.maintenance.dataset_folder import (
+    ELSEWHERE,
+    NOT_OURS,
+    OTHER_DATASET,
+    FolderPrefixes,
+    OwnFiles,
     lock_branches,
     newest_versions,
     remove_empty_folders,
 )
 from lakehouse_source.maintenance.reports import Tallies, VacuumReport
-from lakehouse_source.maintenance.vacuum_plan import (
-    FileToDelete,
-    VacuumOptions,
-    VacuumPlan,
-    VacuumPlanner,
-)
-from lakehouse_source.parquet.names import is_vector_file
+from lakehouse_source.model import ExpiredFile
+from lakehouse_source.parquet.names import is_iceberg_file, is_vector_file, own_name
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import FoundFile, Storage
+
+# --- Decides which files of a dataset no version needs any more; deletes nothing.
+#
+# That no needed file is deleted depends on the order of events, and never on the clock of this
+# machine or of a file system:
+#
+# 1. The files are listed.
+# 2. The catalog is read, under the dataset's lock. A write is registered before its first
+#    byte, so the catalog knows the write of every listed file: it was committed, may still
+#    commit, or was given up. A file of an unknown write belongs to somebody else, and stays.
+# 3. The same transaction fences the writes whose orphans will be deleted. Once it is
+#    committed, none of these writes can commit any more.
+#
+# Ages decide only whether a file is deleted now or by a later vacuum. They are differences between
+# the database's clock and the times in the catalog, for orphans the time in their names.
+
+
+RETENTION_SECONDS = 7 * 24 * 3600.0
+# With a shorter retention, running queries may lose their files, so it needs a flag.
+SHORTEST_RETENTION_SECONDS = 3600.0
+
+READABLE = "a version that can be read has it"
+YOUNG = "younger than the retention"
+PENDING = "its write may still be going on"
+EXPIRED = "only expired versions had it"
+ORPHAN = "no version has it and its write is over"
+UNKNOWN = "this catalog has not recorded its write"
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumOptions:
+    """What a vacuum may delete. Ages are in seconds.
+
+    `of_any_age`: files that no version needs are deleted now, as after an erasure.
+    """
+
+    retention_seconds: float = RETENTION_SECONDS
+    dry_run: bool = False
+    allow_short_retention: bool = False
+    abandoned_after_seconds: float = ABANDONED_SECONDS
+    of_any_age: bool = False
+
+    def check(self) -> None:
+        """Check the ages; short ones are dangerous and need `allow_short_retention`."""
+        flag("dry_run", self.dry_run)
+        flag("allow_short_retention", self.allow_short_retention)
+        for name, seconds in (
+            ("retention_seconds", self.retention_seconds),
+            ("abandoned_after_seconds", self.abandoned_after_seconds),
+        ):
+            number_of_seconds(name, seconds, 100 * 365 * 24 * 3600)
+            if seconds < SHORTEST_RETENTION_SECONDS and not self.allow_short_retention:
+                raise InvalidOptionError(
+                    option=name,
+                    value=seconds,
+                    reason=f"is below {SHORTEST_RETENTION_SECONDS:g} seconds: queries and writes "
+                    "that run now may lose their files. If there are none, say "
+                    "allow_short_retention=True.",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class FileToDelete:
+    """A file to delete and the reason; `row_ids` are the rows of `files` that name it."""
+
+    path: str
+    size_bytes: int
+    why: str
+    row_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """What a vacuum deletes, and what it keeps and why.
+
+    `rows_to_forget` are ids of rows of `files` to delete whose files stay. `iceberg_rows` are rows
+    of `iceberg_files`, by dataset, which are forgotten once the file of each is deleted.
+    """
+
+    to_delete: list[FileToDelete]
+    kept: Tallies
+    rows_to_forget: tuple[int, ...]
+    folder_prefixes: Sequence[FolderPrefixes]
+    iceberg_rows: Mapping[int, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Orphan:
+    file: FoundFile
+    write_id: str
+    born: datetime
+
+
+class VacuumPlanner:
+    """Sorts the listed files, in one transaction, under the dataset's lock.
+
+    A dataset and its branches are planned as one: they share their folder and many files.
+    `listed` are all files below the dataset's URI.
+
+    Raises:
+        DatasetNotFoundError
+    """
+
+    def __init__(
+        self,
+        tx: CatalogTransaction,
+        catalog: Catalog,
+        address: Address,
+        listed: Sequence[FoundFile],
+        options: VacuumOptions,
+    ) -> None:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        self.tx = tx
+        self.uri = address.uri
+        self.record = record
+        # The files of branches are in the same folder, and some are in several of these datasets.
+        self.datasets = [record, *lock_branches(tx, record)]
+        if not options.dry_run:
+            for one in self.datasets:  # a file that only a dropped tag kept expires now
+                tx.expire(one.id, one.oldest_version)
+        self.listed = listed
+        self.options = options
+        self.now = tx.now()
+        self.retention = timedelta(seconds=options.retention_seconds)
+        if options.of_any_age:
+            # The times in names of files may be ahead of the database's clock.
+            self.retention = timedelta.min
+        self.own = OwnFiles.of(tx, self.datasets, address.uri)
+        self.kept = Tallies()
+        self.to_delete: list[FileToDelete] = []
+
+    def plan(self, versions: Mapping[int, int] | None) -> VacuumPlan | None:
+        """Decide about every file, and fence the writes whose orphans are deleted.
+
+        `versions` are the `newest_versions` before the files were listed. The result is None if no
+        file of a readable version was listed and something was committed since then: list the files
+        again. Without `versions` this is an error.
+
+        Raises:
+            CorruptDatasetError: no file of a readable version is among those listed.
+        """
+        readable: set[str] = set()
+        known: set[str] = set()
+        for dataset in self.datasets:
+            of_versions, of_catalog = self.tx.paths(dataset)
+            readable |= of_versions
+            known |= of_catalog
+        # Compared by name, not by path: names are globally unique, so a file does not look unknown
+        # because its path is spelled differently (a link, an encoding, a scheme; iceberg#2890).
+        readable_names = {_name(path) for path in readable}
+        known_names = {_name(path) for path in known}
+        if self._is_outdated(readable_names, versions):
+            return None
+        rows_to_forget = self._plan_expired(readable_names)
+        self._plan_expired_vectors(readable_names)
+        iceberg_rows = self._plan_iceberg_files(known_names)
+        orphans: list[_Orphan] = []
+        for file in self.listed:
+            name = _name(file.path)
+            if name in readable_names:
+                self.kept.add(READABLE, file.path, file.size_bytes)
+            elif name in known_names:
+                continue  # its rows decided above
+            elif self.own.is_others(file.path):
+                self.kept.add(OTHER_DATASET, file.path, file.size_bytes)
+            else:
+                orphans += self._possible_orphan(file, name)
+        self._plan_orphans(orphans)
+        return VacuumPlan(
+            self.to_delete, self.kept, rows_to_forget, self.own.prefixes, iceberg_rows
+        )
+
+    def _is_outdated(self, readable_names: set[str], versions: Mapping[int, int] | None) -> bool:
+        if not readable_names or any(_name(file.path) in readable_names for file in self.listed):
+            return False
+        now = {one.id: one.current_version for one in self.datasets}
+        if versions is None or versions == now:
+            raise CorruptDatasetError(
+                path=self.uri,
+                reason=f"not one of the {len(readable_names)} files of its versions is there. "
+                "Nothing was deleted; check that this is the dataset's place",
+            )
+        return True
+
+    def _plan_expired(self, readable_names: set[str]) -> tuple[int, ...]:
+        """Decide about the files of expired versions; returns rows whose files stay."""
+        rows: dict[str, list[int]] = {}
+        newest: dict[str, datetime] = {}
+        sizes: dict[str, int] = {}
+        for file in (file for each in self.datasets for file in self.tx.expired_files(each)):
+            rows.setdefault(file.path, []).append(file.id)
+            newest[file.path] = max(newest.get(file.path, file.expired_at), file.expired_at)
+            sizes[file.path] = file.size_bytes
+        rows_to_forget: list[int] = []
+        for path, ids in rows.items():
+            size = sizes[path]
+            if self.now - newest[path] < self.retention:
+                if _name(path) not in readable_names:
+                    self.kept.add(YOUNG, path, size)
+            elif _name(path) in readable_names:
+                rows_to_forget += ids
+            elif (refusal := self.own.refusal(path, recorded=True)) is not None:
+                # A file that this dataset did not write: its row is deleted, the file never.
+                self.kept.add(refusal, path, size)
+                rows_to_forget += () if refusal == ELSEWHERE else ids
+            else:
+                self.to_delete.append(FileToDelete(path, size, EXPIRED, tuple(ids)))
+        return tuple(rows_to_forget)
+
+    def _plan_expired_vectors(self, readable_names: set[str]) -> None:
+        """Decide about files whose deletion vectors belong to expired versions."""
+        newest: dict[str, ExpiredFile] = {}
+        for file in (file for each in self.datasets for file in self.tx.expired_vectors(each)):
+            before = newest.get(file.path, file)
+            newest[file.path] = max(before, file, key=lambda one: one.expired_at)
+        for path, file in newest.items():
+            if _name(path) in readable_names:
+                continue  # another vector in the file is needed
+            refusal = self.own.refusal(path) or (None if is_vector_file(path) else NOT_OURS)
+            if refusal is not None:
+                self.kept.add(refusal, path, file.size_bytes)
+            elif self.now - file.expired_at < self.retention:
+                self.kept.add(YOUNG, path, file.size_bytes)
+            else:
+                self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
+
+    def _plan_iceberg_files(self, known_names: set[str]) -> Mapping[int, Sequence[str]]:
+        """Decide about files for readers of Iceberg; returns the rows to delete with their files.
+
+        The names of all these files are added to `known_names`.
+        """
+        needed: dict[str, str] = {}
+        old: dict[int, list[str]] = {}
+        paths: set[str] = set()
+        for dataset in self.datasets:
+            tags = set(self.tx.tags(dataset.id).values())
+            for row in self.tx.iceberg.all(dataset.id):
+                kept = [one for one in row.paths if is_iceberg_file(one)]
+                paths.update(kept)
+                is_current = row.erased_version == dataset.properties.erased_version
+                age = None if row.expired_at is None else self.now - row.expired_at
+                if is_current and (row.version >= dataset.oldest_version or row.version in tags):
+                    needed.update(dict.fromkeys(kept, READABLE))
+                elif is_current and (age is None or age < self.retention):
+                    needed.update(dict.fromkeys(kept, YOUNG))
+                else:
+                    old.setdefault(dataset.id, []).append(row.path)
+        listed = {file.path: file.size_bytes for file in self.listed}
+        for path in sorted(paths):
+            known_names.add(_name(path))
+            if path not in listed:
+                continue
+            if path in needed:
+                self.kept.add(needed[path], path, listed[path])
+            elif (refusal := self.own.refusal(path)) is not None:
+                self.kept.add(refusal, path, listed[path])
+            else:
+                self.to_delete.append(FileToDelete(path, listed[path], EXPIRED))
+        return old
+
+    def _possible_orphan(self, file: FoundFile, name: str) -> list[_Orphan]:
+        ids, refusal = own_name(name), self.own.refusal(file.path)
+        if ids is None or refusal is not None:
+            self.kept.add(refusal or NOT_OURS, file.path, file.size_bytes)
+            return []
+        return [_Orphan(file, str(ids[0]), max(map(_time_in, ids)))]
+
+    def _plan_orphans(self, orphans: Sequence[_Orphan]) -> None:
+        states = self.tx.write_states({orphan.write_id for orphan in orphans})
+        # The limit of this vacuum decides, also for writes that another limit marked as abandoned.
+        silent = self.tx.silent_writes(self.options.abandoned_after_seconds)
+        fenced: set[str] = set()
+        own = {dataset.id for dataset in self.datasets}
+        for orphan in orphans:
+            state = states.get(orphan.write_id)
+            why = ""
+            may_go_on = state is not None and state.state.may_commit
+            if may_go_on and orphan.write_id not in silent:
+                why = PENDING
+            elif state is None or state.dataset_id is None:
+                why = UNKNOWN  # it belongs to another catalog, whatever its name says
+            elif state.dataset_id not in own:
+                why = OTHER_DATASET
+            elif self.now - orphan.born < self.retention:
+                why = YOUNG
+            if why:
+                self.kept.add(why, orphan.file.path, orphan.file.size_bytes)
+                continue
+            committed = state is not None and state.state is WriteState.COMMITTED
+            if not (committed or self.options.dry_run or orphan.write_id in fenced):
+                if not self.tx.fence_write(orphan.write_id):
+                    # Never expected: a commit needs the lock that is held here.
+                    self.kept.add(PENDING, orphan.file.path, orphan.file.size_bytes)
+                    continue
+                fenced.add(orphan.write_id)
+            self.to_delete.append(FileToDelete(orphan.file.path, orphan.file.size_bytes, ORPHAN))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _time_in(uuid7: UUID) -> datetime:
+    """The time (UTC) in a UUIDv7: its first 48 bits are milliseconds since 1970.
+
+    Source: RFC 9562, section 5.7.
+    """
+    milliseconds = min(uuid7.int >> 80, 253_402_300_799_000)
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds)
+
 
 DELETES_AT_ONCE = 16
 

@@ -1,4 +1,4 @@
-"""Verb. Compares the files of a version with the catalog's records.
+"""Verb. Compares the files and deletion vectors of a version with the catalog's records.
 
 A file may be missing, have another size or footer, or contain pages that cannot be
 decoded. Every difference is reported; none stops the comparison.
@@ -6,23 +6,75 @@ decoded. Every difference is reported; none stops the comparison.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakehouse_source.deletion import Blob, VectorError, decode, read_blobs
 from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
-from lakehouse_source.maintenance.verify_vectors import differing_vectors
 from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.parquet.checked_footer import open_footer
 from lakehouse_source.parquet.names import is_foreign
-from lakehouse_source.parquet.page_sizes import LARGEST_PAGE_BYTES, oversized_page
+from lakehouse_source.parquet.page_index import LARGEST_PAGE_BYTES, oversized_page
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import is_nested
-from lakehouse_source.schema.metadata_columns import is_metadata
+from lakehouse_source.schema.fields import is_metadata, is_nested
 from lakehouse_source.storage import Storage, sha256_of
+
+# --- Compares the deletion vectors of a version with the catalog's records.
+
+
+def differing_vectors(
+    storage: Storage, path: str, vectors: Sequence[tuple[FileRecord, DeletionVector]]
+) -> Iterator[Difference]:
+    """The differences of one Puffin file, which has the vectors of these data files."""
+    expected = vectors[0][1].size_bytes
+    try:
+        size = storage.size(path)
+        if size is None:
+            yield Difference(path, "file", "there", "missing")
+            return
+        if size != expected:
+            yield Difference(path, "size in bytes", str(expected), str(size))
+            return
+        with storage.open_input(path) as source, storage.errors(path):
+            content = source.read()
+        sha256, known = hashlib.sha256(content).digest(), vectors[0][1].sha256
+        if known is not None and sha256 != known:
+            yield Difference(path, "SHA-256", known.hex(), sha256.hex())
+        blobs = {blob.offset: blob for blob in read_blobs(content)}
+    except (StorageError, CorruptDatasetError) as error:
+        yield Difference(path, "file", "readable", error.reason)
+        return
+    except VectorError as error:
+        yield Difference(path, "footer", "readable", str(error))
+        return
+    for file, vector in vectors:
+        yield from _vector_differences(path, file, vector, content, blobs)
+
+
+def _vector_differences(
+    path: str,
+    file: FileRecord,
+    vector: DeletionVector,
+    content: bytes,
+    blobs: Mapping[int, Blob],
+) -> Iterator[Difference]:
+    what = f"deletion vector of {file.path}"
+    described = blobs.get(vector.offset)
+    wanted = Blob(file.path, vector.offset, vector.length, vector.cardinality)
+    if described != wanted:
+        yield Difference(path, what, str(wanted), str(described))
+    blob = content[vector.offset : vector.offset + vector.length]
+    try:
+        decode(blob, vector.cardinality, file.row_count)
+    except VectorError as error:
+        yield Difference(path, what, "readable", str(error))
+    if vector.blob is not None and vector.blob != blob:
+        yield Difference(path, what, "the bytes in the catalog", "other bytes")
 
 
 def verify(

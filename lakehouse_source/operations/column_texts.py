@@ -8,9 +8,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError
-from lakehouse_source.language.syntax.literals import Literals
-from lakehouse_source.language.syntax.tokens import Token
-from lakehouse_source.language.tree.types import spark_name
+from lakehouse_source.language.tokens import Literals, Token
+from lakehouse_source.language.types import spark_name
 from lakehouse_source.schema.fields import children, is_list_like
 
 _KNOWN = [

@@ -112,7 +112,7 @@ def import_(
     from lakehouse_source.operations.column_texts import column_text, columns_of
     from lakehouse_source.operations.input_files import import_batches
     from lakehouse_source.read.address import Address
-    from lakehouse_source.write.rows.stage import write_options
+    from lakehouse_source.write.rows import write_options
 
     chosen: dict[str, Any] = {
         "mode": mode,

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.language.tree.types import MAX_PRECISION
+from lakehouse_source.language.types import MAX_PRECISION
 from lakehouse_source.operations.input_values import (
     NUMBER_FORM,
     SPECIAL,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.language.functions.casts import double_of_text, truth_of_text
-from lakehouse_source.language.tree.moments import BLANKS, parse_any_year, parse_time
+from lakehouse_source.language.values import BLANKS, parse_any_year, parse_time
 from lakehouse_source.schema.fields import children, is_list_like
 from lakehouse_source.schema.ordinal import DAY_NS, EXACT, Domain, domain
 

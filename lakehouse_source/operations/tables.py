@@ -101,7 +101,7 @@ def create(
             yield made.uri, made.version
         return
     from lakehouse_source.functions import write_at
-    from lakehouse_source.write.rows.stage import write_options
+    from lakehouse_source.write.rows import write_options
 
     for name in ("location", "comment"):
         if name in options:

@@ -21,8 +21,7 @@ from lakehouse_source.language import BoundColumn, BoundPredicate
 from lakehouse_source.model import ColumnBounds, Ordinal
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
-from lakehouse_source.pruning.absent_values import without_absent
-from lakehouse_source.pruning.evaluate import evaluate
+from lakehouse_source.pruning.evaluate import evaluate, without_absent
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.ordinal import domain
 

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
-from lakehouse_source.schema.fields import Leaf, leaves
-from lakehouse_source.schema.metadata_columns import is_reserved
+from lakehouse_source.schema.fields import Leaf, is_reserved, leaves
 
 _PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 

@@ -22,7 +22,7 @@ from lakehouse_source.parquet.footer import chunk_bounds, has_wrong_bytes
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import Leaf, children, field_id, is_nested, leaves, storage_type
-from lakehouse_source.schema.given_schema import storage_schema
+from lakehouse_source.schema.merge import storage_schema
 from lakehouse_source.schema.name_mapping import (
     ToShow,
     leaf_types,

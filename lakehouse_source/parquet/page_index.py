@@ -1,8 +1,8 @@
-"""Edge. Parquet page indexes: where the pages of a column chunk are, and their bounds.
+"""Edge. Pages of a column chunk: where they are, which may match a condition, and their sizes.
 
 An index is trusted like footer statistics. An index that contradicts itself, its column chunk or
 the statistics is not used. An index with consistent errors cannot be detected, if these are in its
-bounds and null counts, or in the first rows of pages that nobody reads. `page_file` checks the
+bounds and null counts, or in the first rows of pages that nobody reads. `page_reader` checks the
 headers of the pages that it reads against the index.
 
 Source: Parquet format, PageIndex.md; parquet.thrift, `OffsetIndex`, `ColumnIndex`.
@@ -19,14 +19,70 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.parquet.byte_ranges import ByteRange, ByteRanges, OutsideFile
 from lakehouse_source.parquet.checked_footer import CheckedFooter
 from lakehouse_source.parquet.footer import has_wrong_bytes, ordinal
+from lakehouse_source.parquet.foreign import has_certain_order
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
+from lakehouse_source.pruning.bounds import promoted
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.fields import Leaf, leaves, storage_type
+from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.storage.files import ByteRange, ByteRanges, OutsideFile
+
+# --- Checks the sizes in the headers of pages before anything decodes the pages.
+#
+# A page of a few kilobytes may decompress to 2 GiB, and PyArrow allocates the size in the header.
+
+
+# The limit if the catalog does not know the sizes.
+LARGEST_PAGE_BYTES = 512 * 1024 * 1024
+# How much larger a page may be than its row group in the catalog.
+_SLACK_BYTES = 1 << 20
+# A header has bounds of the page's values in it, which may be long texts.
+_HEADER_BYTES = (256, 64 * 1024, 4 * 1024 * 1024)
+
+
+def oversized_page(
+    file: pa.NativeFile, footer: CheckedFooter, row_group: int, limit_bytes: int
+) -> str | None:
+    """What is wrong with the headers of a row group's pages; None: nothing.
+
+    No header may declare more than `limit_bytes` of decompressed bytes.
+
+    Raises:
+        CorruptDatasetError: a column chunk contradicts the schema.
+    """
+    for position in range(footer.leaf_count):
+        meta = footer.structure(row_group, position)[3]
+        begins = [meta[id] for id in (9, 11) if isinstance(meta.get(id), int) and meta[id] > 0]
+        at = min(begins, default=0)
+        end = at + meta[7]
+        if at < 0 or meta[7] < 0 or end > file.size():
+            return f"column {position} is not in the file"
+        while at < end:
+            header, length = _header(file, at, end)
+            decoded, stored = header.get(2), header.get(3)
+            if not isinstance(decoded, int) or not isinstance(stored, int) or stored < 0:
+                return f"a page of column {position} has no size"
+            if not 0 <= decoded <= limit_bytes + _SLACK_BYTES:
+                return f"a page of column {position} says that it has {decoded:,} bytes"
+            at += length + stored
+    return None
+
+
+def _header(file: pa.NativeFile, at: int, end: int) -> tuple[dict[int, object], int]:
+    for size in _HEADER_BYTES:
+        data = file.read_at(min(size, end - at), at)
+        try:
+            return read_struct(data)
+        except ThriftError:
+            if len(data) == end - at:
+                break
+    return {}, 0
+
 
 # The first row, and the one after the last.
 RowRange: TypeAlias = tuple[int, int]
@@ -331,3 +387,90 @@ def _plain(raw: bytes, physical: str) -> Any:
     if physical == "BOOLEAN":
         return bool(raw[0])
     return raw
+
+
+# --- Which rows of a row group may match the condition of a scan, by the page indexes.
+#
+# Sound, as pruning by statistics is: rows that are left out cannot match, if the index tells the
+# truth. A column without usable bounds in an index may have any value: a partition column, a column
+# that the file lacks, a column without an index or of a type whose bounds have no certain meaning.
+
+
+class PagePruning:
+    """The page indexes of one file that is read for a condition.
+
+    `file_schema` has the columns of the file and `schema` those of the dataset, both with ids.
+    `is_foreign` tells that plake did not write the file.
+    """
+
+    def __init__(
+        self,
+        predicate: BoundPredicate,
+        schema: pa.Schema,
+        file_schema: pa.Schema,
+        footer: CheckedFooter,
+        index: PageIndex,
+        *,
+        is_foreign: bool,
+    ) -> None:
+        self._predicate = predicate
+        self._footer = footer
+        self._index = index
+        wanted = {leaf.id: leaf for leaf in leaves(schema) if leaf.id in predicate.column_ids}
+        self._columns: dict[int, tuple[int, Leaf, pa.DataType]] = {}
+        for leaf in leaves(file_schema):
+            if leaf.id not in wanted or leaf.in_list or wanted[leaf.id].in_list:
+                continue
+            position, type_ = footer.places.get(leaf.path, (0, None))
+            if type_ is not None and type_.equals(leaf.type):
+                written = _bounds_type(footer, position, type_, is_foreign)
+                now = wanted[leaf.id].type
+                if written is not None and (written.equals(now) or _are_ordered(written, now)):
+                    told = Leaf(leaf.path, leaf.id, written, False)
+                    self._columns[leaf.id] = position, told, now
+
+    def rows(self, row_group: int, located: Iterable[int]) -> tuple[RowRange, ...] | None:
+        """The rows that may match; None: the indexes rule out nothing.
+
+        Also reads the offset indexes of the leaf columns at the positions `located`.
+        """
+        if not self._columns:
+            return None
+        bounded = [position for position, _, _ in self._columns.values()]
+        self._index.load(row_group, located, bounded)
+        rows = self._footer.row_counts[row_group]
+        pages: dict[int, Sequence[PageBounds]] = {}
+        for column_id, (position, leaf, now) in self._columns.items():
+            found = self._index.bounds(row_group, position, leaf)
+            if found is not None:
+                pages[column_id] = (
+                    found
+                    if leaf.type.equals(now)
+                    else [
+                        PageBounds(
+                            page.first_row, page.end_row, promoted(page.bounds, leaf.type, now)
+                        )
+                        for page in found
+                    ]
+                )
+        if not pages:
+            return None
+        unknown = ColumnBounds(None, None, None, rows, True)
+        return matching_rows(self._predicate, rows, pages, lambda _: unknown)
+
+
+def _bounds_type(
+    footer: CheckedFooter, position: int, type_: pa.DataType, is_foreign: bool
+) -> pa.DataType | None:
+    """The type of a leaf column's bounds; None: the bounds have no certain meaning."""
+    if not is_foreign:
+        return type_
+    try:
+        stored = storage_type(type_, "")
+    except SchemaMismatchError:
+        return None
+    return stored if has_certain_order(footer.metadata.schema.column(position), type_) else None
+
+
+def _are_ordered(written: pa.DataType, now: pa.DataType) -> bool:
+    return domain(written).ordered and domain(now).ordered

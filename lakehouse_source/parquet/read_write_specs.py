@@ -13,8 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.language import BoundPredicate
-from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.metadata_columns import hidden_columns
+from lakehouse_source.schema.fields import hidden_columns, without_metadata
 from lakehouse_source.storage import StorageLocation
 
 # Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on

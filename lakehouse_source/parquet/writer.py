@@ -23,16 +23,16 @@ from lakehouse_source.errors import (
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.layout.order import Curve, comparable, sorted_places
+from lakehouse_source.layout import Curve, comparable, sorted_places
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.align import align, by_name, check_digits
+from lakehouse_source.schema.arrow_arrays import with_offsets
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import leaves
-from lakehouse_source.schema.offsets import with_offsets
 from lakehouse_source.schema.partitions import partition_folder
-from lakehouse_source.schema.text_lengths import fitted_texts
+from lakehouse_source.schema.spark_metadata import fitted_texts
 from lakehouse_source.storage import Storage
 
 # Characters of a row in an error.
@@ -369,7 +369,7 @@ def partition_values(name: str, column: pa.Array | pa.ChunkedArray) -> list[Any]
 
 
 def clustered(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> pa.Table:
-    """The rows in the order of columns, nested ones by their paths (see `layout.order`)."""
+    """The rows in the order of columns, nested ones by their paths (see `layout`)."""
     columns = column_arrays(table, paths)
     curve = Curve.of(columns) if len(columns) > 1 else None
     return table.take(sorted_places(columns, curve))

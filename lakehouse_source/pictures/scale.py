@@ -14,11 +14,11 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from lakehouse_source.language.tree.moments import days_of
+from lakehouse_source.language.values import days_of
 from lakehouse_source.model import Ordinal
 from lakehouse_source.pictures.markup import shortened
-from lakehouse_source.schema.moment_texts import civil, date_text, timestamp_text
 from lakehouse_source.schema.ordinal import domain, from_ordinal
+from lakehouse_source.schema.texts import civil, date_text, timestamp_text
 
 # About the width of a character in a drawing, and the room between two labels.
 CHARACTER = 6.8

@@ -14,11 +14,14 @@ Source: Parquet format, `Statistics` (rules for NaN and signed zero).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse_source.language.bounds.bound import (
+    FALSE,
     BoundAnd,
+    BoundColumn,
     BoundColumns,
     BoundCompare,
     BoundConstant,
@@ -33,20 +36,103 @@ from lakehouse_source.language.bounds.bound import (
     BoundPredicate,
     BoundText,
     IfPresent,
+    conjunction,
+    disjunction,
+    negation,
 )
-from lakehouse_source.language.tree.like import matches
-from lakehouse_source.model import ColumnBounds
-from lakehouse_source.pruning.outcome import (
-    AND_TABLE,
-    ANY_BITS,
-    FALSE_BIT,
-    NOT_TABLE,
-    NULL_BIT,
-    OR_TABLE,
-    OUTCOMES,
-    TRUE_BIT,
-    Outcome,
-)
+from lakehouse_source.language.functions.text import matches
+from lakehouse_source.model import ColumnBounds, Ordinal
+
+# --- Sets of truth values that a condition may take on some rows.
+#
+# A condition is TRUE, FALSE or NULL on one row. For a row group only statistics are known: on its
+# rows the condition has some of the three values, and an `Outcome` says which values are possible.
+# AND, OR and NOT of outcomes contain the result of every combination. NULL stays NULL under NOT, so
+# both `c = 1` and `NOT c = 1` prune a column that is all null.
+
+
+# One bit for each truth value. Evaluation works on such integers; `Outcome` wraps the result.
+TRUE_BIT = 1
+FALSE_BIT = 2
+NULL_BIT = 4
+ANY_BITS = 7
+
+_BIT_OF = {True: TRUE_BIT, False: FALSE_BIT, None: NULL_BIT}
+
+
+def _values(bits: int) -> Iterator[bool | None]:
+    return (value for value, bit in _BIT_OF.items() if bits & bit)
+
+
+def _and(a: bool | None, b: bool | None) -> bool | None:
+    if a is False or b is False:
+        return False
+    return None if a is None or b is None else True
+
+
+def _or(a: bool | None, b: bool | None) -> bool | None:
+    if a is True or b is True:
+        return True
+    return None if a is None or b is None else False
+
+
+def _not(a: bool | None) -> bool | None:
+    return None if a is None else not a
+
+
+def _lifted(
+    operator: Callable[[bool | None, bool | None], bool | None],
+) -> tuple[tuple[int, ...], ...]:
+    def combine(left: int, right: int) -> int:
+        bits = 0
+        for a in _values(left):
+            for b in _values(right):
+                bits |= _BIT_OF[operator(a, b)]
+        return bits
+
+    return tuple(tuple(combine(left, right) for right in range(8)) for left in range(8))
+
+
+AND_TABLE = _lifted(_and)
+OR_TABLE = _lifted(_or)
+NOT_TABLE = tuple(sum(_BIT_OF[_not(value)] for value in _values(bits)) for bits in range(8))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outcome:
+    """The truth values that a condition may take on some rows."""
+
+    bits: int
+
+    @classmethod
+    def of(cls, *values: bool | None) -> Outcome:
+        """The set of the truth values given (None is NULL)."""
+        bits = 0
+        for value in values:
+            bits |= _BIT_OF[value]
+        return OUTCOMES[bits]
+
+    @property
+    def may_match(self) -> bool:
+        """Tell whether some row may match: TRUE is in the set."""
+        return bool(self.bits & TRUE_BIT)
+
+    @property
+    def always(self) -> bool:
+        """Tell whether every row matches: TRUE is the only value in the set."""
+        return self.bits == TRUE_BIT
+
+    def __contains__(self, value: bool | None) -> bool:
+        return bool(self.bits & _BIT_OF[value])
+
+    def __repr__(self) -> str:
+        names = {True: "TRUE", False: "FALSE", None: "NULL"}
+        return f"Outcome({', '.join(names[value] for value in _values(self.bits))})"
+
+
+OUTCOMES = tuple(Outcome(bits) for bits in range(8))
+UNKNOWN = OUTCOMES[ANY_BITS]
+
 
 _BITS = {True: TRUE_BIT, False: FALSE_BIT, None: NULL_BIT}
 _BOTH = TRUE_BIT | FALSE_BIT
@@ -273,3 +359,58 @@ def _like(node: BoundLike, lower: bytes | None, upper: bytes | None) -> int:
     except UnicodeDecodeError:
         return _BOTH
     return TRUE_BIT if matches(node.pieces, value) else FALSE_BIT
+
+
+# --- A condition rewritten for rows in which some values are known to be absent.
+#
+# If a bloom filter tells that no row has a value, `c = value` is FALSE where `c` is not null, and
+# NULL where `c` is null. The rewritten condition is equivalent on these rows, so the rule also
+# holds under NOT.
+
+
+Absent = Callable[[BoundColumn, Ordinal], bool]
+
+
+def without_absent(predicate: BoundPredicate, absent: Absent) -> BoundPredicate:
+    """The condition on rows that hold none of the values for which `absent` says True."""
+    return BoundPredicate(_without(predicate.root, absent))
+
+
+def _without(node: BoundNode, absent: Absent) -> BoundNode:
+    if isinstance(node, BoundAnd):
+        return conjunction([_without(term, absent) for term in node.terms])
+    if isinstance(node, BoundOr):
+        return disjunction([_without(term, absent) for term in node.terms])
+    if isinstance(node, BoundNot):
+        inner = _without(node.term, absent)
+        return node if inner is node.term else negation(inner)
+    if isinstance(node, BoundExpression):
+        return replace(node, implied=_without(node.implied, absent))
+    if isinstance(node, BoundCompare) and absent_value(node, absent):
+        return IfPresent(node.column, False) if node.op == "=" else FALSE
+    if isinstance(node, BoundIn):
+        left = tuple(value for value in node.values if not absent(node.column, value))
+        if len(left) == len(node.values):
+            return node
+        if left or node.has_nan or node.has_null:
+            return replace(node, values=left)
+        return IfPresent(node.column, False)
+    return node
+
+
+def absent_value(node: BoundCompare, absent: Absent) -> bool:
+    """Tell whether an equality compares with an absent value."""
+    return node.op in ("=", "<=>") and node.value == node.value and absent(node.column, node.value)
+
+
+def asks_for_values(node: BoundNode) -> bool:
+    """Tell whether bloom filters can decide any part of a condition."""
+    if isinstance(node, (BoundAnd, BoundOr)):
+        return any(asks_for_values(term) for term in node.terms)
+    if isinstance(node, BoundNot):
+        return asks_for_values(node.term)
+    if isinstance(node, BoundExpression):
+        return asks_for_values(node.implied)
+    if isinstance(node, BoundCompare):
+        return node.op in ("=", "<=>")
+    return isinstance(node, BoundIn)

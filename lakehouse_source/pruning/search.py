@@ -28,9 +28,9 @@ from lakehouse_source.language.bounds.bound import (
     IfPresent,
 )
 from lakehouse_source.model import Ordinal
-from lakehouse_source.pruning.index_levels import ABOVE
-from lakehouse_source.pruning.keys import KEY_LIMIT, encoding, key, prefix_range, upper_key
-from lakehouse_source.pruning.ranges import (
+from lakehouse_source.pruning.keys import (
+    ABOVE,
+    KEY_LIMIT,
     KeyRange,
     Search,
     SearchAll,
@@ -38,7 +38,11 @@ from lakehouse_source.pruning.ranges import (
     SearchRanges,
     Span,
     disjoint,
+    encoding,
+    key,
     one_per_column,
+    prefix_range,
+    upper_key,
 )
 
 # More ranges than this are joined across the smallest gaps between them.

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from lakehouse_source.catalog import Catalog, open_catalog
+from lakehouse_source.catalog.base import check_not_foreign
 from lakehouse_source.catalog.locate import VARIABLE, is_default_catalog, uri_of
-from lakehouse_source.catalog.owners import check_not_foreign
 from lakehouse_source.catalog.qualified_names import QualifiedName, parse_name
 from lakehouse_source.catalog.same_place import OWN_KEY, default_catalog_path, is_dataset_at
 from lakehouse_source.catalog.sql.reader import CatalogReader

@@ -17,10 +17,9 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
 from lakehouse_source.parquet.names import is_foreign
-from lakehouse_source.pruning.bounds import is_a_value
-from lakehouse_source.pruning.ranges import Search
+from lakehouse_source.pruning.bounds import Statistics, is_a_value
+from lakehouse_source.pruning.keys import Search
 from lakehouse_source.pruning.search import certain, search
-from lakehouse_source.pruning.statistics import Statistics
 from lakehouse_source.read.candidates import Candidate, candidates
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, has_collation, leaves

@@ -16,10 +16,9 @@ from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
-from lakehouse_source.pruning.ranges import Search
+from lakehouse_source.pruning.keys import Search
 from lakehouse_source.pruning.search import search
-from lakehouse_source.read.known_files import KnownColumns, KnownFile, known_files
-from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.read.snapshot import KnownColumns, KnownFile, Snapshot, known_files
 
 # How many files' row groups are read in one query.
 RECORDS_OF_FILES = 1000

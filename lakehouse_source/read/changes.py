@@ -1,4 +1,4 @@
-"""Verb. The files that commits appended, for streams and for readers that continue later.
+"""Verb. The files and rows that commits appended, for streams and readers that continue later.
 
 Runs on the driver, as planning does: it reads the catalog and opens no data file.
 """
@@ -24,9 +24,12 @@ from lakehouse_source.errors import (
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DeletionVector, FileRecord, ScanTask, TransactionRecord
 from lakehouse_source.parquet.read_write_specs import Where
+from lakehouse_source.parquet.reader import read_all
+from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.plan import ScanPlan, plan
-from lakehouse_source.read.snapshot import Snapshot, parse_timestamp
+from lakehouse_source.read.snapshot import Snapshot, parse_timestamp, resolve_columns
+from lakehouse_source.schema.arrow_arrays import batches
 from lakehouse_source.schema.fields import find_field, leaves, without_metadata
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import (
@@ -420,3 +423,45 @@ def _seen(schema: pa.Schema, name: str) -> object:
         return None
     bare = without_metadata(pa.schema([field])).field(0)
     return bare, tuple(leaf.id for leaf in leaves(pa.schema([field])))
+
+
+# --- The rows that commits appended, as record batches.
+
+
+def read_changes(
+    address: Address,
+    since_version: int,
+    where: PredicateSet,
+    columns: Sequence[str] | None,
+    rules: Rules,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows that each commit after a version appended, with the commit's version.
+
+    Commits are read up to the version that is the newest at the first call, under its schema.
+
+    Raises:
+        StreamChangeError: a commit did not only add rows.
+        StreamSchemaError: a commit added rows, and the schema was replaced since then.
+        StreamDataLossError: a version was expired.
+    """
+    with address.open() as catalog, catalog.read() as reader:
+        newest = address.snapshot(catalog, reader)
+    through = newest.version
+    if not 0 <= since_version <= through:
+        raise VersionNotFoundError(
+            dataset=address.uri,
+            requested=f"version {since_version}",
+            first=newest.dataset.oldest_version,
+            last=through,
+        )
+    position = Position(since_version + 1)
+    storage = Storage(address.location)
+    wanted = resolve_columns(newest.schema, columns)
+    while position.version <= through:
+        with address.open() as catalog, catalog.read() as reader:
+            appended = AppendedFiles(reader, newest, newest.schema_version, columns, where, rules)
+            position, plans = appended.by_commit(position, through, wanted, address.location)
+        for version, found in plans:
+            for table in read_all(found.spec, found.tasks, storage):
+                for batch in batches(table):
+                    yield version, batch

@@ -13,10 +13,14 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import StorageError
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import Ordinal
-from lakehouse_source.pictures.frame import Group
+from lakehouse_source.pictures.page import Group
 from lakehouse_source.pictures.ranges import MOST_EACH, Column, Files
-from lakehouse_source.pruning.keys import UNBOUNDED_LOWER, UNBOUNDED_UPPER, ordinal_of_key
-from lakehouse_source.pruning.ranges import SearchRanges
+from lakehouse_source.pruning.keys import (
+    UNBOUNDED_LOWER,
+    UNBOUNDED_UPPER,
+    SearchRanges,
+    ordinal_of_key,
+)
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.file_arrays import LiveFiles, ranges
 from lakehouse_source.read.snapshot import Snapshot

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakehouse_source.arguments import column_names, flag
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.deletion.vector import Positions, as_array, positions_of
+from lakehouse_source.deletion import Positions, as_array, positions_of
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, VersionNotFoundError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask, SeenVersion, TransactionRecord
@@ -26,11 +26,13 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed_plan import (
     Changed,
     FeedPlan,
+    Kind,
+    changed_rows,
     commits_that_change_rows,
+    last_versions,
     plan_commits,
     plan_net,
 )
-from lakehouse_source.read.feed_rows import Kind, changed_rows, last_versions
 from lakehouse_source.read.snapshot import (
     Snapshot,
     checked_version,
@@ -39,8 +41,13 @@ from lakehouse_source.read.snapshot import (
     resolve_columns,
     version_number,
 )
-from lakehouse_source.schema.fields import find_field, without_metadata
-from lakehouse_source.schema.metadata_columns import ROW, VERSION, with_metadata
+from lakehouse_source.schema.fields import (
+    ROW,
+    VERSION,
+    find_field,
+    with_metadata_columns,
+    without_metadata,
+)
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import Effect, effect_of
 
@@ -374,7 +381,7 @@ def feed_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     Raises:
         SchemaMismatchError: there is no such column, or the dataset has one of the feed's names.
     """
-    named = with_metadata(schema, columns, OF_ROWS)
+    named = with_metadata_columns(schema, columns, OF_ROWS)
     names = resolve_columns(named, columns)
     chosen = without_metadata(pa.schema([named.field(name) for name in names]))
     for own in FEED_COLUMNS:

@@ -14,11 +14,16 @@ import pyarrow.compute as pc
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.layout.depth import Depth, depth_of_boxes, depth_of_ranges
-from lakehouse_source.layout.merges import MOST_RUNS
+from lakehouse_source.layout import MOST_RUNS, Depth, depth_of_boxes, depth_of_ranges
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES
-from lakehouse_source.read.cluster_plan import clustering_columns, find_pieces
-from lakehouse_source.read.file_arrays import LiveFiles, Ranges, live_files, ranges
+from lakehouse_source.read.file_arrays import (
+    LiveFiles,
+    Ranges,
+    clustering_columns,
+    find_pieces,
+    live_files,
+    ranges,
+)
 from lakehouse_source.read.pictured import Shown
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves

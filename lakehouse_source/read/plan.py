@@ -15,19 +15,22 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate, PredicateSet
-from lakehouse_source.language.bounds.bound import TRUE
-from lakehouse_source.language.bounds.spell_bound import spell_bound
+from lakehouse_source.language.bounds.bound import TRUE, spell_bound
 from lakehouse_source.logs import PLAN, milliseconds
 from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
 from lakehouse_source.pruning import bounds
-from lakehouse_source.pruning.ranges import Search
+from lakehouse_source.pruning.keys import Search
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
 from lakehouse_source.read.pictured import Shown
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
-from lakehouse_source.schema.fields import leaves
-from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, hidden_columns, with_metadata
+from lakehouse_source.schema.fields import (
+    METADATA_COLUMNS,
+    hidden_columns,
+    leaves,
+    with_metadata_columns,
+)
 from lakehouse_source.schema.partitions import PartitionTexts
 
 if TYPE_CHECKING:
@@ -139,7 +142,7 @@ def plan(
     `checksums` the tasks have the checksums of their files.
     """
     begin = time.perf_counter()
-    schema = with_metadata(snapshot.schema, columns, metadata)
+    schema = with_metadata_columns(snapshot.schema, columns, metadata)
     wanted = resolve_columns(schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
     at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW

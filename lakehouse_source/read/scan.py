@@ -22,8 +22,8 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import count_certain
 from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
-from lakehouse_source.schema.metadata_columns import with_metadata
-from lakehouse_source.schema.no_columns import batches, concatenated, first
+from lakehouse_source.schema.arrow_arrays import batches, concatenated, first
+from lakehouse_source.schema.fields import with_metadata_columns
 from lakehouse_source.storage import Storage
 
 if TYPE_CHECKING:  # imports pandas: loaded only where it is needed
@@ -174,7 +174,7 @@ class Scan:
         return replace(known, draw=lambda: pinned._draw(known))
 
     def _draw(self, pruning: Pruning) -> Markup:
-        from lakehouse_source.read.draw_scan import scan_page
+        from lakehouse_source.read.draw_pages import scan_page
 
         with self._snapshot() as (reader, snapshot):
             bound = self._predicates.bind(snapshot.schema)
@@ -264,7 +264,7 @@ class Scan:
         with self._snapshot() as (reader, snapshot):
             bound = self._predicates.bind(snapshot.schema)
             # Refuses unknown columns.
-            resolve_columns(with_metadata(snapshot.schema, self._columns), self._columns)
+            resolve_columns(with_metadata_columns(snapshot.schema, self._columns), self._columns)
             if bound.always_true and "live_rows" in snapshot.summary:
                 return snapshot.summary["live_rows"]
             sure, counted = count_certain(reader, snapshot, bound)
@@ -385,7 +385,7 @@ class Scan:
             return engine_files.without_columns(engine, self.count_rows())
         with self._snapshot() as (reader, snapshot):
             schema = snapshot.schema
-            named = resolve_columns(with_metadata(schema, self._columns), self._columns)
+            named = resolve_columns(with_metadata_columns(schema, self._columns), self._columns)
             named += self._predicates.bind(schema).columns
             found = plan(
                 reader,

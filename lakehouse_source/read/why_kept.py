@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate
-from lakehouse_source.language.bounds.bound import BoundAnd, BoundColumn
-from lakehouse_source.language.bounds.spell_bound import spell_bound
-from lakehouse_source.language.tree.spelling import spell_name
+from lakehouse_source.language.bounds.bound import BoundAnd, BoundColumn, spell_bound
+from lakehouse_source.language.nodes import spell_name
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, RowGroupMetadata, ScanTask
-from lakehouse_source.parquet.skipped_row_groups import Skip, skips
+from lakehouse_source.parquet.prune import Skip, skips
 from lakehouse_source.pictures.scale import value_text
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.read.plan import ScanPlan, kept_by_partition, partition_ids

@@ -22,7 +22,7 @@ from lakehouse_source.schema.defaults import (
     with_write_default,
 )
 from lakehouse_source.schema.fields import assign_ids, field_id, find_field, is_nested
-from lakehouse_source.schema.given_schema import check_name, storage_schema
+from lakehouse_source.schema.merge import check_name, storage_schema
 from lakehouse_source.schema.paths import (
     Path,
     Place,
@@ -34,8 +34,8 @@ from lakehouse_source.schema.paths import (
     with_children,
     with_field,
 )
-from lakehouse_source.schema.promotion import Fit, fit, is_provable, prints_as_string
 from lakehouse_source.schema.spark_metadata import commented, typed
+from lakehouse_source.schema.types import Fit, fit, is_provable, prints_as_string
 
 
 @dataclass(frozen=True, slots=True)

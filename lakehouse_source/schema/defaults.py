@@ -32,7 +32,7 @@ from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, with_metadata
 from lakehouse_source.schema.json_values import json_of, ordinal_of
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
-from lakehouse_source.schema.promotion import Fit, fit
+from lakehouse_source.schema.types import Fit, fit
 
 _INITIAL = b"plake:initial_default"
 _WRITE = b"plake:write_default"

@@ -25,7 +25,7 @@ from lakehouse_source.schema.fields import (
     rebuild,
     storage_type,
 )
-from lakehouse_source.schema.promotion import Fit, fit, is_provable
+from lakehouse_source.schema.types import Fit, fit, is_provable
 
 
 def with_ids_by_name(physical: pa.Schema, logical: pa.Schema) -> pa.Schema:

@@ -5,9 +5,7 @@
 guard        who may ask, how much, and what is logged and counted
 connections  how many there are, and how long they may keep the server waiting
 routes       the paths, and errors as the specification has them
-tables       names, metadata and their ETags
-plans        which files a condition may match
-clients      which clients read a plan rightly
+tables       names, metadata and their ETags; which files a condition may match, and for whom
 filters      conditions of Iceberg as those of plake
 
 >>> catalog = lake.open_catalog("sqlite:////data/lake.db")

@@ -27,8 +27,7 @@ from lakehouse_source.language import (
     matches,
     negated,
 )
-from lakehouse_source.language.limits import check_depth
-from lakehouse_source.language.tree.constants import literal
+from lakehouse_source.language.values import check_depth, literal
 from lakehouse_source.schema.ordinal import domain
 
 _TRUE, _FALSE = constant(True), constant(False)

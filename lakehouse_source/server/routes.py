@@ -25,8 +25,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
 from lakehouse_source.server.guard import HEALTH, LOG, Application, Guard, Metrics
-from lakehouse_source.server.plans import Plans, Request
-from lakehouse_source.server.tables import Settings, Tables
+from lakehouse_source.server.tables import Plans, Request, Settings, Tables
 
 _NAMESPACE = "/v1/namespaces/{namespace}"
 _TABLE = f"{_NAMESPACE}/tables/{{table}}"

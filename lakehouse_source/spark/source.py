@@ -148,7 +148,7 @@ def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:
     from lakehouse_source.spark.session.options import reads_changes
 
     if Told.TASKS in own:
-        from lakehouse_source.spark.tables.procedure_calls import TasksFrame
+        from lakehouse_source.spark.tables.procedures import TasksFrame
 
         return TasksFrame(own[Told.TASKS], options)
     for told in (Told.QUESTION, Told.COMMAND):

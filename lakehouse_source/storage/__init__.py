@@ -1,22 +1,23 @@
 """Edge. The only room that touches files and object stores.
 
 uris         one spelling per dataset's URI, checked relative paths, URIs without secrets
-options      the storage options of each kind of store, and their spellings
-protocols    which drivers of fsspec a URI may ask for
-permitted    which variables a text may name, and which hosts get secrets
-hosts        where an address of a catalog or a query may lead
-location     a URI with the options to reach it
-filesystems  opens the filesystem of a location
+options      the storage options of each kind of store, and which variables a text may name
+hosts        where an address of a catalog or a query may lead, and by which drivers of fsspec
+location     a URI with the options to reach it, and its filesystem
 local_folder the files below one local folder, looked up from descriptors of folders
-files        the files below one URI: read, write, list, delete, sync
+files        the files below one URI: read, write, list, delete, sync; who owns the folder
 hashed       the SHA-256 of files, as they are written and as they are stored
-owner_files  the files in a folder that name the catalog that owns the folder
 """
 
-from lakehouse_source.storage.files import FoundFile, Storage
+from lakehouse_source.storage.files import (
+    FoundFile,
+    Storage,
+    claim_folder,
+    owner_files,
+    release_folder,
+)
 from lakehouse_source.storage.hashed import HashedOutput, sha256_of, verified
 from lakehouse_source.storage.location import StorageLocation
-from lakehouse_source.storage.owner_files import claim_folder, owner_files, release_folder
 from lakehouse_source.storage.uris import (
     RESERVED_FOLDER,
     UriOfCatalog,

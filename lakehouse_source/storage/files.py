@@ -1,4 +1,4 @@
-"""Edge. The files below one URI: read, write, list, delete, sync.
+"""Edge. The files below one URI: read, list, delete, sync; byte ranges; who owns the folder.
 
 All files of a dataset are below one base URI, and the catalog stores paths relative to
 it. Each path is checked here before every use, so no row of a database can cause a read or a delete
@@ -8,19 +8,21 @@ outside the dataset.
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lakehouse_source.errors import StorageError
-from lakehouse_source.storage.filesystems import open_filesystem, storage_errors
 from lakehouse_source.storage.local_folder import LocalFolder
-from lakehouse_source.storage.location import StorageLocation
+from lakehouse_source.storage.location import StorageLocation, open_filesystem, storage_errors
 from lakehouse_source.storage.uris import RESERVED_FOLDER, check_relative, redact_uri
 
 
@@ -258,3 +260,147 @@ def _type_of(mode: int) -> pafs.FileType:
     if stat.S_ISREG(mode):
         return pafs.FileType.File
     return pafs.FileType.Directory if stat.S_ISDIR(mode) else pafs.FileType.Unknown
+
+
+# --- The owner of a folder: a file in the folder names the catalog that may delete files there.
+#
+# This needs no conditional write. A claimant lists the owner files, writes an empty file with a
+# name of its own, and lists again. If two claim at once, the one that lists last sees the other's
+# file, and deletes its own file. A claimant that sees no other file writes a text into its own. An
+# empty file of the same catalog may still be deleted, so it claims nothing for others. The store
+# must show a file to everybody once it is written (local disks, S3, Google's and Azure's stores
+# do).
+
+
+_NAME = re.compile(r"owner-([0-9a-f]{32})-[0-9a-f]{8}")
+
+
+def owner_files(storage: Storage) -> dict[str, str]:
+    """The files that name the owner of a folder: the catalog's id by the path of each file.
+
+    Raises:
+        CorruptDatasetError: a link leads out of the folder.
+        StorageError: the folder cannot be listed.
+    """
+    return {path: owner for path, (owner, _) in _listed(storage).items()}
+
+
+def _listed(storage: Storage) -> dict[str, tuple[str, bool]]:
+    """The same files, each with whether its claim has succeeded."""
+    return {
+        f"{RESERVED_FOLDER}/{name}": (match[1], bool(size_bytes))
+        for name, type_, size_bytes in storage.names_in(RESERVED_FOLDER)
+        if type_ == pafs.FileType.File and (match := _NAME.fullmatch(name))
+    }
+
+
+def claim_folder(storage: Storage, catalog_id: str) -> str | None:
+    """Claim a folder for a catalog, durably; returns the file of another catalog that owns it."""
+    before = _listed(storage)
+    other = _of_another(before, catalog_id)
+    if other is not None or any(is_sure for _, is_sure in before.values()):
+        return other
+    mine = f"{RESERVED_FOLDER}/owner-{catalog_id}-{secrets.token_hex(4)}"
+    _put(storage, mine, "")
+    other = _of_another(_listed(storage), catalog_id)
+    if other is not None:
+        storage.delete(mine)
+        return other
+    text = (
+        f"The files of plake here belong to the catalog {catalog_id}. No other catalog writes to "
+        "this folder or deletes from it.\n"
+    )
+    _put(storage, mine, text)
+    return None
+
+
+def _put(storage: Storage, path: str, text: str) -> None:
+    with storage.open_output(path) as sink, storage.errors(path):
+        sink.write(text.encode())
+    storage.sync_file(path)
+    storage.sync_folders([path])
+
+
+def release_folder(storage: Storage, catalog_id: str) -> None:
+    """Release a folder."""
+    for path, owner in owner_files(storage).items():
+        if owner == catalog_id:
+            storage.delete(path)
+    storage.remove_local_folder(RESERVED_FOLDER)  # unless a catalog is in it
+
+
+def _of_another(files: dict[str, tuple[str, bool]], catalog_id: str) -> str | None:
+    return next((path for path, (owner, _) in sorted(files.items()) if owner != catalog_id), None)
+
+
+# --- Reads many byte ranges of one file. A remote store gets few requests.
+#
+# A request to an object store takes about as long as the transfer of 64 KiB within a region: ranges
+# closer than this become one request, and the requests run in parallel. A local file is read range
+# by range.
+
+
+# Offset and length.
+ByteRange: TypeAlias = tuple[int, int]
+
+SMALL_GAP_BYTES = 64 * 1024
+_REQUESTS_AT_ONCE = 8
+
+
+class OutsideFile(ValueError):
+    """A byte range that is not in the file."""
+
+
+class ByteRanges:
+    """The bytes of one open file."""
+
+    def __init__(self, file: pa.NativeFile, *, is_local: bool) -> None:
+        self._file = file
+        self._size: int = file.size()
+        self._is_local = is_local
+
+    def read(self, ranges: Iterable[ByteRange]) -> dict[ByteRange, bytes]:
+        """The bytes of each range.
+
+        Raises:
+            OSError, ArrowException: the file cannot be read.
+        """
+        wanted = sorted(set(ranges))
+        for offset, length in wanted:
+            if offset < 0 or length < 0 or offset + length > self._size:
+                raise OutsideFile(f"bytes {offset} to {offset + length} of {self._size}")
+        if self._is_local:
+            return {one: self._read_at(one) for one in wanted}
+        requests = merged(wanted, SMALL_GAP_BYTES)
+        if len(requests) <= 1:
+            answers = [self._read_at(request) for request in requests]
+        else:
+            with ThreadPoolExecutor(min(len(requests), _REQUESTS_AT_ONCE)) as pool:
+                answers = list(pool.map(self._read_at, requests))
+        found: dict[ByteRange, bytes] = {}
+        at = 0
+        for offset, length in wanted:
+            while offset + length > sum(requests[at]):
+                at += 1
+            start = offset - requests[at][0]
+            found[offset, length] = answers[at][start : start + length]
+        return found
+
+    def _read_at(self, one: ByteRange) -> bytes:
+        offset, length = one
+        data: bytes = self._file.read_at(length, offset)
+        if len(data) != length:
+            raise OSError(f"{len(data)} bytes came, not {length}, from offset {offset}")
+        return data
+
+
+def merged(ranges: Iterable[ByteRange], gap_bytes: int) -> list[ByteRange]:
+    """Ordered ranges; ranges that overlap or are at most `gap_bytes` apart are joined."""
+    result: list[ByteRange] = []
+    for offset, length in ranges:
+        if result and offset - sum(result[-1]) <= gap_bytes:
+            start = result[-1][0]
+            result[-1] = (start, max(sum(result[-1]), offset + length) - start)
+        else:
+            result.append((offset, length))
+    return result

@@ -1,4 +1,4 @@
-"""Edge. Where keys may go if the program itself did not name the place.
+"""Edge. Where keys may go, and which drivers a URI may ask for, if no program named them.
 
 A row of a catalog, and a query of Spark, name the address of a store. Who wrote them must not get
 what the program's storage options hold, or what a store's client finds on this machine.
@@ -7,15 +7,19 @@ what the program's storage options hold, or what a store's client finds on this 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.storage.options import is_from_environment
-from lakehouse_source.storage.permitted import HOSTS_SETTING, gets_secrets, split_host
-from lakehouse_source.storage.protocols import ALLOWED, ALLOWED_VARIABLE, PLAIN, may_be_opened
+from lakehouse_source.storage.options import (
+    HOSTS_SETTING,
+    gets_secrets,
+    is_from_environment,
+    split_host,
+)
 from lakehouse_source.storage.uris import (
     AZURE_SCHEMES,
     GCS_SCHEMES,
@@ -26,6 +30,55 @@ from lakehouse_source.storage.uris import (
     redact_uri,
     scheme_of,
 )
+
+# --- The list of fsspec's drivers that a URI may ask for: fsspec has drivers of any kind.
+#
+# Some drivers do more than reach a store: `reference` reads every path that a file names, caches
+# write to the disk, `dask` and `jupyter` are servers that run code, `git`, `zip` and `tar` open
+# files of strangers. The environment can allow another driver, but a URI cannot.
+
+
+# Further protocols that are allowed, separated by commas.
+ALLOWED_VARIABLE = "PLAKE_PROTOCOLS_ALLOWED"
+# Stores for which PyArrow has clients, object stores, and plain remote stores.
+OWN = {"file"} | S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES | HADOOP_SCHEMES
+_OBJECT_STORES = {"adl", "oci", "ocilake", "oss", "tos", "tosfs", "hf", "lakefs", "dbfs"}
+# Their URIs name a host.
+PLAIN = frozenset({"http", "https", "ftp", "sftp", "ssh", "smb", "webdav", "webhdfs", "root"})
+_DRIVES = {"box", "dropbox", "gdrive"}
+ALLOWED = frozenset(OWN | _OBJECT_STORES | PLAIN | _DRIVES | {"memory"})
+
+
+def may_be_opened(scheme: str, *, by_itself: bool = True) -> bool:
+    """Tell whether a driver is on the environment's list, or, `by_itself`, on that of plake."""
+    more = os.environ.get(ALLOWED_VARIABLE, "").lower().split(",")
+    return (by_itself and scheme in ALLOWED) or scheme in (one.strip() for one in more)
+
+
+def check_protocol(uri: str, options: Mapping[str, Any]) -> None:
+    """Check that a URI, and the options of its store, ask for a driver on the list."""
+    scheme = scheme_of(uri)
+    if scheme in OWN:
+        return
+    if not may_be_opened(scheme):
+        raise InvalidOptionError(
+            option="path",
+            value=redact_uri(uri),
+            reason=f"is of a kind that plake does not open by itself. Set the environment variable "
+            f"{ALLOWED_VARIABLE}={scheme} to allow it.",
+            known=sorted(ALLOWED),
+        )
+    # fsspec reads both as a chain of drivers, or as another driver than the URI names.
+    if "::" in uri:
+        raise InvalidOptionError(
+            option="path", value=redact_uri(uri), reason="is a chain of URLs, which is not allowed."
+        )
+    for name in options:
+        if name.lower() == "protocol":
+            raise InvalidOptionError(
+                option=f"storage_options[{name!r}]", reason="is what the URI says."
+            )
+
 
 # Parts of option names that say where a server is, in any driver.
 _PLACE_WORDS = ("endpoint", "host", "url", "authority", "server", "addr", "proxy")

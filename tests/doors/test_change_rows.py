@@ -127,7 +127,7 @@ def test_a_row_that_several_source_rows_change_is_refused(
 def test_a_commit_after_the_rows_were_read_is_not_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakehouse_source.spark.writing.target_rows import Target
+    from lakehouse_source.spark.writing.merge_rows import Target
 
     path = write(tmp_path / "t")
     original = Target.write

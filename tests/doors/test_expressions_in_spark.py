@@ -24,7 +24,7 @@ import lakehouse_source as lake
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import Expression, PredicateSet, Scope
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.language.tree.types import spark_name
+from lakehouse_source.language.types import spark_name
 from tests.doors.test_types import setting
 from tests.expression_cases import ROWS, drawn, table, written
 from tests.implied_conditions import Conditions

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StructField, StructType
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language.tree.find_path import find_path
-from lakehouse_source.spark.types import struct_fields
+from lakehouse_source.schema.paths import find_path
+from lakehouse_source.spark.writing import merge_rows
 
 NAMES = ("a", "A", "b", "a.b", "A.b", "b.a", "a.b.a")
 
@@ -49,7 +49,7 @@ def test_the_longest_names_are_taken_first(type_: pa.DataType, parts: list[str])
     found = find_path(list(type_), (name,), dotted=True)
     assert (None if found is None else tuple(one.name for one in found)) == expected
     columns = {field.name: to_spark(field.type) for field in type_}
-    in_spark = struct_fields.find(name, columns)
+    in_spark = merge_rows.find(name, columns)
     assert (None if in_spark is None else tuple(one.name for one in in_spark)) == expected
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.spark.protocol.vocabulary import Key
-from lakehouse_source.spark.reading import join_keys
+from lakehouse_source.spark.reading import pushdown
 from lakehouse_source.spark.reading.decode_conditions import decode_all
 from tests.doors.pushed import call, comparison
 
@@ -37,7 +37,7 @@ def covered(term: Any, numbers: list[int]) -> set[int]:
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 4))
 def test_the_ranges_are_the_smallest_that_hold_every_key(values: list[int], most: int) -> None:
-    found = covered(join_keys._ranges(keys(values), most), list(range(-1, 42)))
+    found = covered(pushdown._ranges(keys(values), most), list(range(-1, 42)))
     distinct = sorted(set(values))
     parts = min(most, len(distinct))
     smallest = min(
@@ -55,19 +55,19 @@ def test_few_keys_and_other_types_stay_as_they_are() -> None:
     few = keys(list(range(64)))
     texts = keys(list(range(500)), type_="string")
     with_null = keys(list(range(500)), null=True)
-    assert join_keys.coarsened([few, texts, with_null], 0) == [few, texts, with_null]
-    assert join_keys.coarsened([keys(list(range(500)))], 250) == [keys(list(range(500)))]
+    assert pushdown.coarsened([few, texts, with_null], 0) == [few, texts, with_null]
+    assert pushdown.coarsened([keys(list(range(500)))], 250) == [keys(list(range(500)))]
 
 
 def test_a_join_without_keys_reads_nothing() -> None:
     column, _ = keys([])[Key.TERMS]
-    (found,) = join_keys.coarsened([call("in", column)], 0)
+    (found,) = pushdown.coarsened([call("in", column)], 0)
     assert covered(found, [1, 2]) == set()
 
 
 @pytest.mark.parametrize(("column", "type_"), [("k", "bigint"), ("d", "date")])
 def test_keys_of_numbers_and_dates_become_ranges(column: str, type_: str) -> None:
-    (found,) = join_keys.coarsened([keys([*range(0, 5000, 7), 10**6], column, type_)], 10)
+    (found,) = pushdown.coarsened([keys([*range(0, 5000, 7), 10**6], column, type_)], 10)
     assert found[Key.NAME] == "or"
     assert len(found[Key.TERMS]) == 64
     assert decode_all([found], SCHEMA) is not None

@@ -12,7 +12,7 @@ import lakehouse_source as lake
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark import configure, enable, status
 from lakehouse_source.spark.protocol.vocabulary import Part
-from lakehouse_source.spark.session import late_rules
+from lakehouse_source.spark.session import planner_status
 from tests.doors.conftest import activate, unshared_session
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ def test_statements_views_and_tables_work_after_a_query(used: SparkSession, tmp_
     assert frame.count() == 3
     assert enable(used) is used
     enable(used)
-    assert not late_rules.are_missing(used)
+    assert not planner_status.are_missing(used)
     assert str(status(used)).count("does not work") == str(status(enable(used.newSession()))).count(
         "does not work"
     )

@@ -11,8 +11,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Question
 from lakehouse_source.spark.session.catalog_request import Request
-from lakehouse_source.spark.tables.procedure_calls import call, load_procedure
-from lakehouse_source.spark.tables.procedures import PROCEDURES
+from lakehouse_source.spark.tables.procedures import PROCEDURES, call, load_procedure
 
 
 def request(**question: Any) -> Request:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse_source.spark.session.python_executable import use_this_python
+from lakehouse_source.spark.session.configure import use_this_python
 
 JOBS = {
     "configure": "spark = lake.spark.configure(builder).getOrCreate()",

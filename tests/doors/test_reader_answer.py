@@ -18,7 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import lakehouse_source as lake
-from lakehouse_source.deletion.vector import decode
+from lakehouse_source.deletion import decode
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.spark.protocol.vocabulary import (
@@ -28,7 +28,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
     Planned,
     Reader,
 )
-from lakehouse_source.spark.reading import reader_worth
+from lakehouse_source.spark.reading import spark_files
 from lakehouse_source.spark.reading.batch_read import PlakeReader
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.reading.spark_files import MOST_LAYOUTS, SparkFiles
@@ -341,14 +341,14 @@ def test_names_with_dots_are_not_pushed_into_parquet(tmp_path: Path) -> None:
 
 @pytest.fixture
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_worth, "FEW_VALUES", 0)
+    monkeypatch.setattr(spark_files, "FEW_VALUES", 0)
 
 
 def test_auto_looks_at_values_limits_and_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = 400_000
-    monkeypatch.setattr(reader_worth, "FEW_VALUES", 3 * 60_000)
+    monkeypatch.setattr(spark_files, "FEW_VALUES", 3 * 60_000)
     ids = pa.array(range(size))
     mixed = pa.array([n * 7919 % size for n in range(size)])
     path = tmp_path / "d"
@@ -418,7 +418,7 @@ def test_a_value_is_in_all_row_groups_unless_rows_are_clustered() -> None:
     def group(low: Any, high: Any, rows: int = 10) -> tuple[int, ColumnBounds]:
         return rows, ColumnBounds(low, high, 0, rows, False)
 
-    share = reader_worth.share_of_a_value
+    share = spark_files.share_of_a_value
     assert share([group(n, n + 9) for n in range(0, 1000, 10)]) == pytest.approx(0.01)
     assert share([group(0, 99) for _ in range(100)]) == 1.0
     assert share([group(b"a", b"m", 30), group(b"n", b"z", 10)]) == pytest.approx(0.5)
@@ -448,5 +448,5 @@ def test_matches_are_counted_between_the_bounds(condition: str, share: float) ->
         return lambda id: known[id]
 
     groups = [(50, look_up(0)), (50, look_up(1000))]
-    assert reader_worth.share_of_matches(bound.root, groups) == pytest.approx(share)
-    assert reader_worth.has_points(bound.root) is ("n =" in condition or "n IN" in condition)
+    assert spark_files.share_of_matches(bound.root, groups) == pytest.approx(share)
+    assert spark_files.has_points(bound.root) is ("n =" in condition or "n IN" in condition)

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 import lakehouse_source as lake
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.protocol.vocabulary import Setting
-from lakehouse_source.spark.reading import reader_worth
+from lakehouse_source.spark.reading import spark_files
+from lakehouse_source.write.commit.apply import summary
 from lakehouse_source.write.commit.evolution import evolve_properties
-from lakehouse_source.write.commit.summary import summary
 from tests.doors.frames import data_files, literals, load, rows, save, through_parquet
 from tests.doors.test_types import CALENDAR, MATRIX, instants
 from tests.doors.test_types import setting as configured
@@ -458,7 +458,7 @@ def large_table(**columns: Sequence[int]) -> pa.Table:
     return pa.table({**columns, **{f"c{i}": pa.array([0] * size, pa.int8()) for i in range(WIDTH)}})
 
 
-SIZE = reader_worth.FEW_VALUES // WIDTH
+SIZE = spark_files.FEW_VALUES // WIDTH
 
 
 def test_auto_leaves_few_matches_among_many_values_to_python(

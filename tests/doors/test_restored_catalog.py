@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.iceberg.export import HINT
+from lakehouse_source.iceberg.metadata import HINT
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.reading.changes_read import ChangesRequest
 from lakehouse_source.spark.reading.frame_options import resolve
 from lakehouse_source.spark.reading.stream_read import PlakeStreamReader, stream_request
-from lakehouse_source.spark.types.spark_types import spark_schema
+from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.conflicts import Change

@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
 from lakehouse_source.spark.protocol.vocabulary import Setting
-from lakehouse_source.spark.session.static_configuration import check_hosts
+from lakehouse_source.spark.session.secrets import check_hosts
 from lakehouse_source.spark.source import PlakeDataSource
 from tests.doors.logged_session import run_logged
 from tests.edges.asking_server import AskingServer, asking_server

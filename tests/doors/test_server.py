@@ -22,8 +22,8 @@ from pyiceberg.exceptions import BadRequestError
 
 import lakehouse_source as lake
 from lakehouse_source.catalog.qualified_names import parse_name
-from lakehouse_source.language.limits import DEEPEST
-from lakehouse_source.server import plans
+from lakehouse_source.language.values import DEEPEST
+from lakehouse_source.server import tables as plans
 from lakehouse_source.server.filters import condition
 from lakehouse_source.server.run import serve
 from lakehouse_source.server.tables import Settings, Tables

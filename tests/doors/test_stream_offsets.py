@@ -23,7 +23,7 @@ from lakehouse_source.model import SeenVersion, TransactionRecord
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.reading.stream_read import HAS_LIMITS, PlakeStreamReader, stream_request
 from lakehouse_source.spark.source import PlakeDataSource
-from lakehouse_source.spark.types.spark_types import spark_schema
+from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.streaming import Effect, Rules, effect_of, position_of
 
 pytestmark = [

@@ -17,7 +17,7 @@ import lakehouse_source as lake
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.spark.writing.stream_write import (
+from lakehouse_source.spark.writing.frame_writers import (
     BatchRefused,
     BatchWritten,
     PlakeStreamWriter,

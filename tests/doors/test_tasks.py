@@ -28,7 +28,7 @@ from lakehouse_source.parquet import writer as parquet_writer
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.spark.reading.batch_read import PlakeReader
 from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.packing import (
@@ -38,9 +38,9 @@ from lakehouse_source.spark.reading.packing import (
     pack,
 )
 from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.task_read import decimals_to_longs
 from lakehouse_source.spark.source import PlakeDataSource
-from lakehouse_source.spark.types.decimals import decimals_to_longs
-from lakehouse_source.spark.writing.batch_write import FilesWritten, PlakeWriter
+from lakehouse_source.spark.writing.frame_writers import FilesWritten, PlakeWriter
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
 

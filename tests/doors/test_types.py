@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 import lakehouse_source as lake
 from lakehouse_source.schema.fields import SPARK_METADATA, SPARK_TYPE
-from lakehouse_source.spark.types.spark_types import arrow_schema, batch_schema, spark_schema
+from lakehouse_source.spark.types import arrow_schema, batch_schema, spark_schema
 from tests.doors.conftest import activate
 from tests.doors.frames import literals, load, nullable, quoted, rows, save, through_parquet
 
@@ -466,7 +466,7 @@ def test_a_type_of_a_later_spark_is_read_as_what_arrow_says(text: bytes) -> None
     ],
 )
 def test_arrow_types_that_spark_lacks_are_widened(type_: pa.DataType, expected: str) -> None:
-    from lakehouse_source.schema.given_schema import initial
+    from lakehouse_source.schema.merge import initial
 
     schema = spark_schema(initial(pa.schema([pa.field("x", type_)])))
     assert schema["x"].dataType.simpleString() == expected

@@ -16,7 +16,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import Catalog, open_catalog
-from lakehouse_source.catalog.backends.duckdb.catalog import SETTINGS
+from lakehouse_source.catalog.backends.duckdb import SETTINGS
 from lakehouse_source.catalog.copy import copy_catalog
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import CatalogUnavailableError, DatasetNotFoundError

@@ -24,7 +24,7 @@ from lakehouse_source.catalog.backends.postgres import connections as server_con
 from lakehouse_source.catalog.backends.postgres.catalog import PostgresCatalog
 from lakehouse_source.catalog.backends.postgres.connections import shared_connections
 from lakehouse_source.catalog.base import Catalog, CatalogReader
-from lakehouse_source.catalog.sql.session import Row
+from lakehouse_source.catalog.sql.statements import Row
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitAcknowledgementLostError,

@@ -20,11 +20,7 @@ from sqlite_utils import Database
 import lakehouse_source
 from lakehouse_source.catalog import open_catalog, redact
 from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog, idle_connections
-from lakehouse_source.catalog.backends.sqlite.objects import (
-    NEW_CATALOG,
-    digest_of,
-    is_new_catalog,
-)
+from lakehouse_source.catalog.backends.sqlite.checks import NEW_CATALOG, digest_of, is_new_catalog
 from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.write_states import described
@@ -471,7 +467,7 @@ def test_the_states_of_a_write_have_their_sql_in_one_file() -> None:
         if "pending_writes" in path.read_text()
     }
     # Its table is made by a migration; a stuck lock on it is looked for in PostgreSQL.
-    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres/failures.py"}
+    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres/connections.py"}
 
 
 def test_the_page_of_formats_has_the_states_of_a_write() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog.backends.duckdb.catalog import SETTINGS
+from lakehouse_source.catalog.backends.duckdb import SETTINGS
 from lakehouse_source.errors import CatalogUnavailableError, CorruptDatasetError
 from tests.catalog_contract import commit
 from tests.made_catalogs import copy_of_new_catalog

@@ -22,12 +22,12 @@ import lakehouse_source as lake
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet import open_file, reader
-from lakehouse_source.parquet.byte_ranges import ByteRanges, OutsideFile, merged
 from lakehouse_source.parquet.page_reader import ChosenPages, PageReader
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.storage import Storage
+from lakehouse_source.storage.files import ByteRanges, OutsideFile, merged
 from tests.edges.parquet_edit import Node, fuzz
 from tests.oracle import decide
 from tests.strategies import Rows, conditions, tables

@@ -10,9 +10,9 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import open_catalog, redact
-from lakehouse_source.catalog.shown_url import UrlOfQuery
+from lakehouse_source.catalog.base import UrlOfQuery
 from lakehouse_source.storage import StorageLocation
-from lakehouse_source.storage.permitted import gets_secrets, may_be_read
+from lakehouse_source.storage.options import gets_secrets, may_be_read
 from tests.edges.asking_server import AskingServer, asking_server
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.parquet.footer import file_metadata, ordinal
 from lakehouse_source.pruning.bounds import decode_row_group
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from tests.edges.parquet_edit import Node, chunk, edited, file_of
 
 SUITE = Path(__file__).parents[3] / "shared" / "testdata" / "parquet-testing" / "data"

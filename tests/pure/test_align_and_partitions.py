@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import CorruptDatasetError, SchemaMismatchError
 from lakehouse_source.model import FileRecord
 from lakehouse_source.schema.align import align, by_id, by_name
+from lakehouse_source.schema.arrow_arrays import relabel
 from lakehouse_source.schema.fields import SPARK_TYPE, children, rebuild, without_metadata
-from lakehouse_source.schema.given_schema import initial
-from lakehouse_source.schema.nested_arrays import relabel
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.schema.partitions import (
     HIVE_NULL,
     PartitionTexts,

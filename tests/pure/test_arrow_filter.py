@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.parquet import arrow_filter
-from lakehouse_source.parquet.arrow_filter import as_engines_mean, names_any
+from lakehouse_source.parquet import fragments
+from lakehouse_source.parquet.fragments import as_engines_mean, names_any
 
 NAN = float("nan")
 VALUES = [NAN, math.inf, -math.inf, 0.0, -0.0, 1.0, 1.5, None]
@@ -131,8 +131,8 @@ def test_what_is_not_understood_is_refused(expression: pc.Expression) -> None:
 
 
 def test_a_misreading_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = arrow_filter.read(pc.field("x") < 5.0)
-    monkeypatch.setattr(arrow_filter, "read", lambda _: other)
+    other = fragments.read(pc.field("x") < 5.0)
+    monkeypatch.setattr(fragments, "read", lambda _: other)
     with pytest.raises(InvalidPredicateError, match="predicates="):
         as_engines_mean(pc.field("x") > 5.0, pa.schema([("x", pa.float64())]))
 

@@ -25,7 +25,7 @@ from lakehouse_source.schema.changes import (
     renamed,
 )
 from lakehouse_source.schema.fields import children, field_id, leaves, max_id
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.schema.paths import find
 from lakehouse_source.schema.spark_metadata import comments
 

@@ -27,8 +27,7 @@ from lakehouse_source.schema.defaults import (
     with_defaults,
     write_default,
 )
-from lakehouse_source.schema.given_schema import initial
-from lakehouse_source.schema.merge import merge
+from lakehouse_source.schema.merge import initial, merge
 from tests.strategies import TYPES, pool
 
 LEAF_TYPES = [type_ for type_ in dict.fromkeys(TYPES) if not pa.types.is_null(type_)]

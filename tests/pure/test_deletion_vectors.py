@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from lakehouse_source.deletion import puffin, vector
-from lakehouse_source.deletion.vector import VectorError
+from lakehouse_source import deletion
+from lakehouse_source.deletion import VectorError
 
 ROWS = 200_000
 # Single rows, runs, and so many rows of one 2^16 that Roaring changes the form of its container.
@@ -84,41 +84,41 @@ def plain_positions(blob: bytes) -> list[int]:
 
 @given(position_sets)
 def test_a_vector_is_what_the_specification_says(positions: set[int]) -> None:
-    blob = vector.encode(BitMap64(positions))
+    blob = deletion.encode(BitMap64(positions))
     assert plain_positions(blob) == sorted(positions)
-    assert set(vector.decode(blob, len(positions), ROWS)) == positions
+    assert set(deletion.decode(blob, len(positions), ROWS)) == positions
 
 
 def test_positions_beyond_32_bits() -> None:
     positions = {0, 2**32 - 1, 2**32, 2**33 + 5}
-    blob = vector.encode(BitMap64(positions))
+    blob = deletion.encode(BitMap64(positions))
     assert plain_positions(blob) == sorted(positions)
-    assert set(vector.decode(blob, 4, 2**34)) == positions
+    assert set(deletion.decode(blob, 4, 2**34)) == positions
 
 
 def test_a_vector_without_a_position_is_refused() -> None:
     with pytest.raises(VectorError, match="without a position"):
-        vector.encode(BitMap64())
+        deletion.encode(BitMap64())
 
 
 @given(position_sets, st.data())
 def test_damaged_bytes_are_an_error(positions: set[int], data: st.DataObject) -> None:
-    blob = bytearray(vector.encode(BitMap64(positions)))
+    blob = bytearray(deletion.encode(BitMap64(positions)))
     at = data.draw(st.integers(0, len(blob) - 1))
     blob[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(VectorError):
-        vector.decode(bytes(blob), len(positions), ROWS)
+        deletion.decode(bytes(blob), len(positions), ROWS)
     with pytest.raises(VectorError):
-        vector.decode(bytes(blob[:at]), len(positions), ROWS)
+        deletion.decode(bytes(blob[:at]), len(positions), ROWS)
 
 
 def test_a_vector_that_does_not_fit_the_catalog_is_an_error() -> None:
-    blob = vector.encode(BitMap64([3, 7]))
+    blob = deletion.encode(BitMap64([3, 7]))
     with pytest.raises(VectorError, match="2 positions and the catalog says 3"):
-        vector.decode(blob, 3, 10)
+        deletion.decode(blob, 3, 10)
     with pytest.raises(VectorError, match="deletes row 7 of a file with 7 rows"):
-        vector.decode(blob, 2, 7)
-    assert set(vector.decode(blob, 2, 8)) == {3, 7}
+        deletion.decode(blob, 2, 7)
+    assert set(deletion.decode(blob, 2, 8)) == {3, 7}
 
 
 @given(position_sets, st.integers(0, ROWS), st.integers(0, 3_000))
@@ -128,8 +128,8 @@ def test_live_rows_of_a_range(positions: set[int], begin: int, count: int) -> No
     end = begin + count
     bitmap = BitMap64(positions)
     expected = [position not in positions for position in range(begin, end)]
-    mask = vector.live_mask(bitmap, begin, end)
-    assert vector.deleted_between(bitmap, begin, end) == expected.count(False)
+    mask = deletion.live_mask(bitmap, begin, end)
+    assert deletion.deleted_between(bitmap, begin, end) == expected.count(False)
     if all(expected):
         assert mask is None
     else:
@@ -144,7 +144,7 @@ files = st.lists(
 
 @given(files)
 def test_a_puffin_file_is_what_the_specification_says(content: list[tuple[str, set[int]]]) -> None:
-    file = puffin.PuffinFile()
+    file = deletion.PuffinFile()
     blobs = [file.add(name, BitMap64(positions)) for name, positions in content]
     whole = file.finish()
     assert whole[:4] == whole[-4:] == b"PFA1"
@@ -161,20 +161,20 @@ def test_a_puffin_file_is_what_the_specification_says(content: list[tuple[str, s
         }  # fmt: skip
         assert (one["type"], one["fields"]) == ("deletion-vector-v1", [2147483645])
         assert (one["snapshot-id"], one["sequence-number"]) == (-1, -1)
-    assert puffin.read_blobs(whole) == blobs
+    assert deletion.read_blobs(whole) == blobs
 
 
 @given(files.filter(bool), st.data())
 def test_a_damaged_footer_is_an_error_or_names_blobs_inside_the_file(
     content: list[tuple[str, set[int]]], data: st.DataObject
 ) -> None:
-    file = puffin.PuffinFile()
+    file = deletion.PuffinFile()
     for name, positions in content:
         file.add(name, BitMap64(positions))
     whole = bytearray(file.finish())
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        blobs = puffin.read_blobs(bytes(whole))
+        blobs = deletion.read_blobs(bytes(whole))
     except VectorError:
         return
     assert all(0 < blob.offset <= blob.offset + blob.length < len(whole) for blob in blobs)
@@ -200,10 +200,10 @@ def test_a_forged_bitmap_with_the_right_checksum_is_refused_or_says_what_it_hold
         body[at] = chance.randrange(256)
     if chance.random() < 0.2:
         del body[chance.randrange(len(body)) :]
-    whole = vector.MAGIC + bytes(body)
+    whole = deletion.MAGIC + bytes(body)
     blob = struct.pack(">I", len(whole)) + whole + struct.pack(">I", zlib.crc32(whole))
     try:
-        found = vector.decode(blob, len(original), 2**41)
+        found = deletion.decode(blob, len(original), 2**41)
     except VectorError:
         return
     positions = list(found)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakehouse_source.schema.equal_rows import equal_rows
+from lakehouse_source.schema.arrow_arrays import equal_rows
 
 TYPES = (
     *(pa.null(), pa.bool_(), pa.int32(), pa.float64(), pa.float32(), pa.string(), pa.binary()),

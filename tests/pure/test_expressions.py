@@ -23,7 +23,7 @@ from lakehouse_source.language import (
     only_of,
     require_assignable,
 )
-from lakehouse_source.language.syntax.parse import parse
+from lakehouse_source.language.parse import parse
 from tests.expression_cases import drawn, written
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ from hypothesis import given
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import Node, PredicateSet
+from lakehouse_source.language.nodes import Call, Hint
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.language.tree.nodes import Call, Hint
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from tests.expression_cases import table as awkward_rows
 from tests.implied_conditions import ERROR, Conditions, truths
 from tests.strategies import Rows, tables_and_conditions

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.schema.hive_folders import (
+from lakehouse_source.schema.ordinal import to_ordinal
+from lakehouse_source.schema.partitions import (
     folder_values,
     inferred_type,
+    partition_folder,
     same_keys,
     typed_value,
 )
-from lakehouse_source.schema.ordinal import to_ordinal
-from lakehouse_source.schema.partitions import partition_folder
 
 VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=20)),

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import BoundPredicate, Expression, PredicateSet, Scope
-from lakehouse_source.language.bounds.spell_bound import spell_bound
+from lakehouse_source.language.bounds.bound import spell_bound
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from tests.expression_cases import table as rows_of
 from tests.implied_conditions import Conditions, check
 from tests.strategies import true_bounds

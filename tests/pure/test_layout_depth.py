@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.layout.depth import Depth, depth_of_boxes, depth_of_ranges
+from lakehouse_source.layout import Depth, depth_of_boxes, depth_of_ranges
 
 KEYS = st.binary(max_size=2)
 RANGES = st.tuples(KEYS, KEYS).map(sorted)

@@ -15,8 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.layout.curve import hilbert_keys
-from lakehouse_source.layout.order import Curve, boundaries, comparable, places, sorted_places
+from lakehouse_source.layout import (
+    Curve,
+    boundaries,
+    comparable,
+    hilbert_keys,
+    places,
+    sorted_places,
+)
 
 CUBES = [(2, bits) for bits in range(1, 7)] + [
     (3, 1),

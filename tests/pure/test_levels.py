@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakehouse_source.pruning.index_levels import last_of_level, level, spans
-from lakehouse_source.pruning.keys import EMPTY_LOWER, EMPTY_UPPER, UNBOUNDED_LOWER, UNBOUNDED_UPPER
+from lakehouse_source.pruning.keys import (
+    EMPTY_LOWER,
+    EMPTY_UPPER,
+    UNBOUNDED_LOWER,
+    UNBOUNDED_UPPER,
+    last_of_level,
+    level,
+    spans,
+)
 
 # Few different bytes, so that keys begin alike.
 alike = st.lists(st.sampled_from([0x00, 0x0F, 0x10, 0x1F, 0x80, 0xF0, 0xFF]), max_size=5).map(bytes)

@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.schema.cast_to_string import cast_to_string
-from lakehouse_source.schema.moment_texts import date_text, moment_texts, timestamp_text
 from lakehouse_source.schema.ordinal import UNIT_NS
+from lakehouse_source.schema.texts import cast_to_string, date_text, moment_texts, timestamp_text
 
 
 def oracle(count: int, unit: str) -> str:

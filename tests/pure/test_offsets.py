@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.schema.offsets import with_offsets
+from lakehouse_source.schema.arrow_arrays import with_offsets
 
 INT = pa.int32()
 NO_BYTES = pa.py_buffer(b"")

@@ -16,13 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.model import Ordinal
-from lakehouse_source.pictures.bars import Share, Version, shares, sizes, versions
-from lakehouse_source.pictures.boxes import boxes
-from lakehouse_source.pictures.frame import INNER, Figure, Group
+from lakehouse_source.pictures.figures import Share, Version, boxes, shares, sizes, versions
 from lakehouse_source.pictures.markup import UNSAFE, Markup, element, visible
-from lakehouse_source.pictures.overlap import overlap
-from lakehouse_source.pictures.page import Listing, fragment, page
-from lakehouse_source.pictures.ranges import MOST_EACH, Column, Files, intervals
+from lakehouse_source.pictures.page import INNER, Figure, Group, Listing, fragment, page
+from lakehouse_source.pictures.ranges import MOST_EACH, Column, Files, intervals, overlap
 from lakehouse_source.pictures.scale import CHARACTER, scale_of, value_text
 from lakehouse_source.schema.ordinal import to_ordinal
 

@@ -36,7 +36,7 @@ from lakehouse_source.language import (
     negated,
 )
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 
 DEEPEST = pa.struct([("e", pa.int64()), ("f", pa.struct([("g", pa.int64())]))])
 SCHEMA = initial(

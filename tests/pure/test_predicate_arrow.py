@@ -23,10 +23,10 @@ from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import RowGroupMetadata
 from lakehouse_source.pruning.bounds import decode_row_group, encode_row_group, file_bounds
 from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.pruning.ranges import SearchAll, SearchAny, SearchRanges
+from lakehouse_source.pruning.keys import SearchAll, SearchAny, SearchRanges
 from lakehouse_source.pruning.search import search
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from tests.strategies import true_bounds
 
 NAN = math.nan

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 
 OPERATORS = {
     "=": operator.eq,

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.given_schema import initial
-from lakehouse_source.schema.merge import merge
-from lakehouse_source.schema.promotion import RULES, Fit, fit
+from lakehouse_source.schema.merge import initial, merge
+from lakehouse_source.schema.types import RULES, Fit, fit
 
 pytestmark = pytest.mark.slow
 

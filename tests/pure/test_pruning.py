@@ -10,22 +10,28 @@ import pytest
 
 from lakehouse_source.language import BoundConstant, IfPresent, PredicateSet
 from lakehouse_source.model import ColumnBounds
-from lakehouse_source.pruning.absent_values import without_absent
 from lakehouse_source.pruning.bounds import decode_row_group
-from lakehouse_source.pruning.evaluate import evaluate
-from lakehouse_source.pruning.keys import encoding, key
-from lakehouse_source.pruning.outcome import (
+from lakehouse_source.pruning.evaluate import (
     AND_TABLE,
     NOT_TABLE,
     OR_TABLE,
     OUTCOMES,
     UNKNOWN,
     Outcome,
+    evaluate,
+    without_absent,
 )
-from lakehouse_source.pruning.ranges import KeyRange, SearchAll, SearchAny, SearchRanges
+from lakehouse_source.pruning.keys import (
+    KeyRange,
+    SearchAll,
+    SearchAny,
+    SearchRanges,
+    encoding,
+    key,
+)
 from lakehouse_source.pruning.search import MAX_RANGES, merged, search
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from tests.oracle import decide
 from tests.strategies import Rows, true_bounds
 

@@ -16,10 +16,17 @@ from lakehouse_source.pruning.bounds import (
     of_index_row,
 )
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
-from lakehouse_source.pruning.keys import encoding, key_of, ordinal_of_key
-from lakehouse_source.pruning.ranges import KeyRange, Search, SearchAll, SearchRanges
+from lakehouse_source.pruning.keys import (
+    KeyRange,
+    Search,
+    SearchAll,
+    SearchRanges,
+    encoding,
+    key_of,
+    ordinal_of_key,
+)
 from lakehouse_source.pruning.search import certain, search
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.schema.ordinal import domain, to_ordinal
 from tests.oracle import decide
 from tests.strategies import (

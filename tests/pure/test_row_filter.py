@@ -10,7 +10,7 @@ import pytest
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 
 NAN = float("nan")
 

@@ -15,8 +15,7 @@ from lakehouse_source.schema.fields import (
     storage_type,
     without_metadata,
 )
-from lakehouse_source.schema.given_schema import dataframe_schema, initial, storage_schema
-from lakehouse_source.schema.merge import merge
+from lakehouse_source.schema.merge import dataframe_schema, initial, merge, storage_schema
 
 
 def test_every_field_gets_an_id_nested_ones_too() -> None:

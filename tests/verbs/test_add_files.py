@@ -21,7 +21,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.parquet.names import own_name
-from lakehouse_source.write.adopt import add_files as verb
+from lakehouse_source.write import add_files as verb
 
 pytestmark = pytest.mark.slow
 

@@ -126,9 +126,7 @@ def test_text_with_a_collation_is_counted_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only Spark may say so: from others it is dropped.
-    monkeypatch.setattr(
-        "lakehouse_source.write.rows.inputs.without_own_metadata", lambda schema: schema
-    )
+    monkeypatch.setattr("lakehouse_source.write.rows.without_own_metadata", lambda schema: schema)
     collated = {SPARK_TYPE: b'"string collate UTF8_LCASE"'}
     schema = pa.schema([pa.field("s", pa.string(), metadata=collated), ("n", pa.int64())])
     lake.write_dataset(pa.table({"s": ["m", "Z"], "n": [1, 2]}, schema), tmp_path / "d")

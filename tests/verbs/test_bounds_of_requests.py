@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.language import limits
+from lakehouse_source.language import values as limits
 from tests.doors.plake_command import plake
 
 

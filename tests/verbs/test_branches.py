@@ -13,7 +13,7 @@ import pytest
 import uuid6
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import CatalogTransaction, retry
+from lakehouse_source.catalog import CatalogTransaction, base
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 from tests.verbs.test_maintenance import local_clock_off_by
 
@@ -550,7 +550,7 @@ def test_a_fast_forward_that_fails_before_its_commit_changes_nothing(
         raise RuntimeError(point)
 
     with monkeypatch.context() as patched:
-        patched.setattr(retry, "reach", fail)
+        patched.setattr(base, "reach", fail)
         for change in (lambda: dataset.fast_forward("audit"), lambda: dataset.branch("other")):
             with pytest.raises(RuntimeError, match="before COMMIT"):
                 change()

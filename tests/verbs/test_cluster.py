@@ -31,11 +31,10 @@ from lakehouse_source.errors import (
     StorageError,
 )
 from lakehouse_source.failpoints import VARIABLE
-from lakehouse_source.layout.merges import MOST_RUNS, PlacedFiles, merges
-from lakehouse_source.layout.order import Curve, sorted_places
+from lakehouse_source.layout import MOST_RUNS, Curve, PlacedFiles, merges, sorted_places
 from lakehouse_source.model import CompactionResult
 from lakehouse_source.parquet.new_file import NewFile
-from lakehouse_source.write.commit import copy_rows, sorted_rows
+from lakehouse_source.write.commit import rewrite
 from tests.verbs.conftest import catalog_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
@@ -131,7 +130,7 @@ ODD: dict[str, tuple[pa.DataType, list[Any]]] = {
 def test_odd_values_are_clustered(
     tmp_path: Path, odd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorted_rows, "SORTED_BYTES", 2000)
+    monkeypatch.setattr(rewrite, "SORTED_BYTES", 2000)
     type_, values = ODD[odd]
     rng = random.Random(1)
     for _ in range(6):
@@ -173,10 +172,10 @@ def test_rows_that_do_not_fit_into_memory_are_sorted(
     columns = [pa.concat_arrays(c.chunks) if isinstance(c, pa.ChunkedArray) else c for c in columns]
     curve = Curve.of(columns) if two else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_rows, "SORTED_BYTES", 400)
-        patch.setattr(sorted_rows, "_CUTS", 3)
+        patch.setattr(rewrite, "SORTED_BYTES", 400)
+        patch.setattr(rewrite, "_CUTS", 3)
         slices = [table.slice(start, 7) for start in range(0, len(table), 7)]
-        found = list(sorted_rows.sorted_rows(slices, paths, curve))
+        found = list(rewrite.sorted_rows(slices, paths, curve))
     whole = pa.concat_tables(found) if found else table.slice(0, 0)
     assert sorted(whole["n"].to_pylist()) == list(range(len(values)))
     expected = table.take(sorted_places(columns, curve))
@@ -244,19 +243,19 @@ def test_rows_that_come_in_an_order_are_divided_once(
     curve = None
     if len(columns) > 1:
         curve = Curve.of([pa.array(table[name].to_pylist()) for name in columns])
-    monkeypatch.setattr(sorted_rows, "SORTED_BYTES", 1600)  # 100 rows of 40,000
-    monkeypatch.setattr(sorted_rows, "_NOTED_ROWS", 16)
+    monkeypatch.setattr(rewrite, "SORTED_BYTES", 1600)  # 100 rows of 40,000
+    monkeypatch.setattr(rewrite, "_NOTED_ROWS", 16)
     written = []
-    write = sorted_rows._Spill._write
+    write = rewrite._Spill._write
 
     def counted(spill: Any, code: int, rows: pa.Table) -> None:
         written.append(rows.num_rows)
         write(spill, code, rows)
 
-    monkeypatch.setattr(sorted_rows._Spill, "_write", counted)
+    monkeypatch.setattr(rewrite._Spill, "_write", counted)
     slices = [table.slice(start, 50) for start in range(0, len(table), 50)]
     sample = table.take(pa.array(range(0, len(table), 100)))
-    found = pa.concat_tables(sorted_rows.sorted_rows(slices, paths, curve, sample))
+    found = pa.concat_tables(rewrite.sorted_rows(slices, paths, curve, sample))
     assert sorted(found["v"].to_pylist()) == table["v"].to_pylist()
     # 32 parts of 1,250 rows, and each of these once more.
     assert sum(written) <= 3 * len(table)
@@ -270,8 +269,8 @@ def test_a_failed_write_ends_the_sort_beside_it(
     before, stored = rows_of(dataset), set(tmp_path.glob("d/*.parquet"))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    monkeypatch.setattr(sorted_rows, "SORTED_BYTES", 2000)
-    monkeypatch.setattr(copy_rows, "_READ_AHEAD_BYTES", 1)
+    monkeypatch.setattr(rewrite, "SORTED_BYTES", 2000)
+    monkeypatch.setattr(rewrite, "_READ_AHEAD_BYTES", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     write, written = NewFile.write, []
 
@@ -450,7 +449,7 @@ def test_key_columns_are_renamed_promoted_and_come_later(tmp_path: Path) -> None
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], times: int = 1) -> None:
     """Let `act` be done after the rows of a piece were written, and before its commit."""
-    write, left = copy_rows.Copy.write, [times]
+    write, left = rewrite.Copy.write, [times]
 
     def wrapped(*arguments: Any) -> Any:
         files = write(*arguments)
@@ -459,7 +458,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], times: i
             act()
         return files
 
-    monkeypatch.setattr(copy_rows.Copy, "write", wrapped)
+    monkeypatch.setattr(rewrite.Copy, "write", wrapped)
 
 
 def test_an_append_meanwhile_does_not_conflict(

@@ -23,7 +23,7 @@ import lakehouse_source as lake
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.aggregates import Aggregate, aggregate
-from lakehouse_source.schema.given_schema import initial
+from lakehouse_source.schema.merge import initial
 from lakehouse_source.write.commit.commit import commit
 from tests.oracle import decide
 from tests.strategies import TYPES, Rows, conditions, pool, values

@@ -18,12 +18,12 @@ import lakehouse_source as lake
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileRecord
 from lakehouse_source.read.address import Address
+from lakehouse_source.write import layout as compaction
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit_rewrite
 from lakehouse_source.write.commit.conflicts import Change
 from lakehouse_source.write.commit.options import WriteOptions
-from lakehouse_source.write.layout import compact as compaction
-from lakehouse_source.write.layout.compact import worth_rewriting
+from lakehouse_source.write.layout import worth_rewriting
 from tests import processes
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source import failpoints
-from lakehouse_source.maintenance import drop
+from lakehouse_source.maintenance import vacuum_catalog
 from lakehouse_source.storage import Storage
 from tests import processes
 from tests.verbs.conftest import empty_catalog
@@ -178,7 +178,7 @@ def test_who_takes_a_table_while_it_is_freed_has_it_or_is_refused(
     made = make(catalog, "orders")
     catalog.drop("orders")
     later(catalog, WEEK)
-    in_transaction = drop.in_transaction
+    in_transaction = vacuum_catalog.in_transaction
     taken = []
 
     def overtaken(*arguments: Any, **options: Any) -> Any:
@@ -192,7 +192,7 @@ def test_who_takes_a_table_while_it_is_freed_has_it_or_is_refused(
                 write(catalog, made, 7)
         return in_transaction(*arguments, **options)
 
-    monkeypatch.setattr(drop, "in_transaction", overtaken)
+    monkeypatch.setattr(vacuum_catalog, "in_transaction", overtaken)
     assert lake.vacuum(catalog).files_removed == 0
     assert len(ids_of(made.refresh())) == (8 if takes == "commit" else 7)
 
@@ -219,7 +219,7 @@ def test_nobody_names_a_table_that_is_being_freed(
                 refused.append(error)
 
         with catalog.write() as tx:
-            drop.drop_dataset(tx, made.uri)
+            vacuum_catalog.drop_dataset(tx, made.uri)
             thread = threading.Thread(target=take)
             thread.start()
             thread.join(0.5)
@@ -258,7 +258,11 @@ def test_a_store_that_refuses_is_named_and_tried_again(
 
 def _vacuum_and_die(url: str, at: str) -> None:
     passed = {"hidden": "drop_dataset", "file": "delete", "rows": "forget_dataset"}[at]
-    room: Any = {"hidden": drop, "file": Storage, "rows": lake.catalog.CatalogTransaction}[at]
+    room: Any = {
+        "hidden": vacuum_catalog,
+        "file": Storage,
+        "rows": lake.catalog.CatalogTransaction,
+    }[at]
     real = getattr(room, passed)
 
     def dies(*arguments: Any, **options: Any) -> Any:

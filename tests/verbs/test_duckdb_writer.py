@@ -271,7 +271,7 @@ def test_the_rows_of_a_relation_do_not_pass_through_python(
 ) -> None:
     if int(duckdb.__version__.split(".")[0]) < 2:
         pytest.skip("DuckDB 1 does not tell which files a relation's COPY wrote")
-    from lakehouse_source.write.rows import stage
+    from lakehouse_source.write import rows as stage
 
     def forbidden(*_: Any) -> Any:
         raise AssertionError("rows were streamed")

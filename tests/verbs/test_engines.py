@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.parquet.arrow_filter import as_engines_mean
+from lakehouse_source.parquet.fragments import as_engines_mean
 from tests.strategies import pool
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]

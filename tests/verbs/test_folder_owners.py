@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import owners
+from lakehouse_source.catalog import base
 from lakehouse_source.storage import Storage, claim_folder, owner_files
 from tests.postgres_server import PostgresServer
 
@@ -264,8 +264,8 @@ def test_a_linked_reserved_folder_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_catalog_keeps_its_id(tmp_path: Path) -> None:
     with lake.open_catalog(f"sqlite://{tmp_path}/c.db") as catalog:
-        first = owners.catalog_id(catalog)
-        assert owners.catalog_id(catalog) == first
+        first = base.catalog_id(catalog)
+        assert base.catalog_id(catalog) == first
     shutil.copy(tmp_path / "c.db", tmp_path / "backup.db")
     with lake.open_catalog(f"sqlite://{tmp_path}/backup.db") as restored:
-        assert owners.catalog_id(restored) == first
+        assert base.catalog_id(restored) == first

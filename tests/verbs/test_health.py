@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.sql import sweeps
+from lakehouse_source.catalog.sql import reader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.read.health import HealthReport
 from tests.verbs.conftest import catalog_of
@@ -33,7 +33,7 @@ def suggestion(report: HealthReport, action: str) -> tuple[int, int, bool]:
 def test_depth_is_that_of_the_values(
     tmp_path: Path, catalog: lake.Catalog, partitioned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeps, "PAGE", 4)
+    monkeypatch.setattr(reader, "PAGE", 4)
     rng = random.Random(7)
     by = "p" if partitioned else None
     files: list[tuple[str, list[int | None]]] = []
@@ -87,7 +87,7 @@ def test_depth_is_that_of_the_values(
 def test_files_of_one_version_are_on_several_pages(
     tmp_path: Path, catalog: lake.Catalog, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeps, "PAGE", page)
+    monkeypatch.setattr(reader, "PAGE", page)
     rows = pa.table({"p": range(9), "v": [10 * number for number in range(9)]})
     for _ in range(3):
         lake.write_dataset(rows, tmp_path / "d", partition_by="p", catalog=catalog)
@@ -101,7 +101,7 @@ def test_a_write_that_began_first_ends_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ids of files are then not in the order of their versions."""
-    monkeypatch.setattr(sweeps, "PAGE", 4)
+    monkeypatch.setattr(reader, "PAGE", 4)
     url = f"sqlite:///{tmp_path / 'catalog.db'}"
     rows = pa.table({"p": range(9), "v": range(9)})
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_a_write_that_began_first_ends_last(
     assert lake.open_dataset(tmp_path / "d", catalog=url).health("v") == before
 
 
-@pytest.mark.parametrize("statement", [sweeps._REST, sweeps._LATER])
+@pytest.mark.parametrize("statement", [reader._REST, reader._LATER])
 def test_a_page_of_files_is_not_sorted(tmp_path: Path, statement: str) -> None:
     """Else each page would sort all files of the dataset."""
     url = f"sqlite:///{tmp_path / 'catalog.db'}"

@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import lakehouse_source as lake
-from lakehouse_source.iceberg.ranges import MOST_ENTRIES, Manifest, Range, next_ranges
+from lakehouse_source.iceberg.snapshots import MOST_ENTRIES, Manifest, Range, next_ranges
 
 pytestmark = pytest.mark.slow
 

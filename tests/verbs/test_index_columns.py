@@ -12,14 +12,14 @@ import lakehouse_source as lake
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.parquet.writer import write_files
-from lakehouse_source.pruning.ranges import SearchRanges
+from lakehouse_source.pruning.keys import SearchRanges
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
-from lakehouse_source.write.rows.stage import write_options
+from lakehouse_source.write.rows import write_options
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(3), pytest.mark.one_catalog]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.write.statements import merge_pruning, row_statement
+from lakehouse_source.write.statements import merge_source, row_statement
 from tests.key_types import KEYS, MOMENT_TYPES, NUMBER_TYPES, compared, matches
 
 DAYS = [datetime(2024, 1, 1) + timedelta(hours=n) for n in range(6)]
@@ -126,7 +126,7 @@ def test_types_that_are_not_compared_are_named(tmp_path: Path) -> None:
 def test_a_merge_by_another_unit_reads_only_files_that_can_match(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge_pruning, "MOST_VALUES", most)
+    monkeypatch.setattr(merge_source, "MOST_VALUES", most)
     for day in DAYS:
         lake.write_dataset({"k": [day], "row": [0]}, tmp_path / "data")
     dataset = lake.open_dataset(tmp_path / "data")

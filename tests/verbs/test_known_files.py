@@ -26,7 +26,7 @@ from lakehouse_source.read import candidates as candidates_module
 from lakehouse_source.read import snapshot as snapshot_module
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates
-from lakehouse_source.read.known_files import KnownFiles, known_files
+from lakehouse_source.read.snapshot import KnownFiles, known_files
 from tests import processes
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]

@@ -368,7 +368,7 @@ def test_a_write_that_began_before_the_index_changed_has_keys_of_the_new_columns
 ) -> None:
     from lakehouse_source.read.address import Address
     from lakehouse_source.write.commit.commit import commit
-    from lakehouse_source.write.rows.stage import stage, write_options
+    from lakehouse_source.write.rows import stage, write_options
 
     lake.write_dataset(rows(1), uri, index_columns=["a"])
     dataset = lake.open_dataset(uri)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog import retry
+from lakehouse_source.catalog import base
 from lakehouse_source.catalog.backends import pooled
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
@@ -106,7 +106,7 @@ def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As Spark does it: `commit` raises, and then `abort` is called with the same files."""
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(base, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(pooled, "_FIRST_PAUSE_SECONDS", 0.0005)
     uri = str(tmp_path / "things")
@@ -166,7 +166,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The catalog answers once more after the cut and is gone then: the outcome is unknown."""
-    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(base, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setitem(commit.__globals__, "PATIENCE_SECONDS", 0.01)
     uri = str(tmp_path / "things")
     lake.write_dataset(one_row(0), uri, catalog=direct)
@@ -174,7 +174,7 @@ def test_an_error_on_the_second_attempt_is_not_taken_for_a_failure(
     def decide(number: int) -> Cut:
         return None if number == 1 else AFTER  # the first registers the write
 
-    monkeypatch.setattr(retry, "ATTEMPTS", 1)
+    monkeypatch.setattr(base, "ATTEMPTS", 1)
     with (
         CuttingProxy(postgres_server.socket_folder, decide) as proxy,
         lake.open_catalog(through(url, proxy)) as catalog,
@@ -474,4 +474,4 @@ def test_an_attempt_that_was_rolled_back_is_not_asked_after(direct: lake.Catalog
             )
         return 7
 
-    assert retry.in_transaction(direct, "", "", work, carried_out=lambda tx, _: 1 // 0) == 7
+    assert base.in_transaction(direct, "", "", work, carried_out=lambda tx, _: 1 // 0) == 7

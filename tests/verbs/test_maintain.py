@@ -12,8 +12,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.catalog.sql.history_reader import HistoryReader
 from lakehouse_source.language import Scope
-from lakehouse_source.write.statements.expire_rows import expired_rows
-from lakehouse_source.write.statements.row_condition import row_condition
+from lakehouse_source.write.statements.delete_and_update import expired_rows
+from lakehouse_source.write.statements.row_statement import row_condition
 from tests.verbs.conftest import catalog_of
 from tests.verbs.test_erasure import holding
 

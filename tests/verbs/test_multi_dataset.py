@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.write.rows import stage
+from lakehouse_source.write import rows as stage
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(2), pytest.mark.one_catalog]

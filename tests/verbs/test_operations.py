@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.dataset import Dataset
-from lakehouse_source.maintenance.vacuum_plan import RETENTION_SECONDS
+from lakehouse_source.maintenance.vacuum import RETENTION_SECONDS
 from lakehouse_source.operations.entry import Operation, Subject
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.result_tables import Type

@@ -18,7 +18,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.catalog.backends.postgres import catalog as postgres
 from lakehouse_source.catalog.backends.postgres.connections import shared_connections
-from lakehouse_source.catalog.sql.session import Session
+from lakehouse_source.catalog.sql.statements import Session
 from lakehouse_source.errors import VersionNotFoundError
 from tests.postgres_server import PostgresServer
 

@@ -15,7 +15,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit.summary import summary
+from lakehouse_source.write.commit.apply import summary
 
 pytestmark = pytest.mark.slow
 

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.deletion.vector import Positions
+from lakehouse_source.deletion import Positions
 from lakehouse_source.model import SeenVersion
 from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.given_schema import dataframe_schema
+from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit import base_version
+from lakehouse_source.write.commit import begin as base_version
 from lakehouse_source.write.commit import commit as committing
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.conflicts import Change

@@ -11,7 +11,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.deletion.vector import Positions, decode
+from lakehouse_source.deletion import Positions, decode
 
 
 class ChangedRow(NamedTuple):

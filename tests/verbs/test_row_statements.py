@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.write.rows import stage
+from lakehouse_source.write import rows as stage
 
 pytestmark = pytest.mark.slow
 

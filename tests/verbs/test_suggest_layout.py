@@ -14,9 +14,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError
-from lakehouse_source.read import layout_sample
-from lakehouse_source.read.layout_sample import Sample
-from lakehouse_source.read.suggest_layout import LayoutChoice
+from lakehouse_source.read import suggest_layout
+from lakehouse_source.read.suggest_layout import LayoutChoice, Sample
 from lakehouse_source.schema.fields import Leaf
 
 pytestmark = pytest.mark.slow
@@ -90,8 +89,8 @@ def test_a_layout_that_fits_is_kept(tmp_path: Path) -> None:
 
 def test_a_sample_stands_for_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several files of unequal size, in part deleted, partitioned already."""
-    monkeypatch.setattr(layout_sample, "_PLACES", 40)
-    monkeypatch.setattr(layout_sample, "_ROWS", 90)
+    monkeypatch.setattr(suggest_layout, "_PLACES", 40)
+    monkeypatch.setattr(suggest_layout, "_ROWS", 90)
     whole, uri = rows(), tmp_path / "d"
     for start, count in ((0, 10_000), (10_000, 500), (10_500, 5500)):
         lake.write_dataset(whole.slice(start, count), uri, **SMALL, partition_by="p")
@@ -111,7 +110,7 @@ def test_values_that_a_sample_lacks_are_somewhere(
 ) -> None:
     """Every third value is between those of two parts of three rows."""
     for name, value in (("_PLACES", 40), ("_ROWS", 90), ("_PART_ROWS", 3)):
-        monkeypatch.setattr(layout_sample, name, value)
+        monkeypatch.setattr(suggest_layout, name, value)
     lake.write_dataset(rows(), tmp_path / "d", **SMALL | {"row_group_rows": 10})
     keys = rows()["key"].to_pylist()[:30]
     choices = lake.open_dataset(tmp_path / "d").suggest_layout([f"key = {k}" for k in keys]).choices
@@ -181,7 +180,7 @@ def test_an_empty_dataset_and_conditions_without_columns_are_left_alone(tmp_path
 def test_a_sample_of_large_values_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout_sample, "_BYTES", 3_000_000)
+    monkeypatch.setattr(suggest_layout, "_BYTES", 3_000_000)
     for number in range(5):
         values = [f"{number}-{n}" + "x" * 10_000 for n in range(100)]
         lake.write_dataset({"v": values}, tmp_path / "d", **SMALL)

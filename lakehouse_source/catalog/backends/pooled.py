@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Generic
 from lakehouse_source.catalog.backends.pool import Connection, Pool
 from lakehouse_source.catalog.base import ABANDONED_SECONDS, Catalog
 from lakehouse_source.catalog.sql import migrations
-from lakehouse_source.catalog.sql.dialect import Dialect
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.catalog.sql.session import Row, Statement
+from lakehouse_source.catalog.sql.statements import Dialect, Row, Statement
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import (

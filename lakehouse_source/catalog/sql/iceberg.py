@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from lakehouse_source.catalog.sql.records import document, to_datetime
-from lakehouse_source.catalog.sql.session import Row, Session
+from lakehouse_source.catalog.sql.statements import Row, Session
 from lakehouse_source.model import DatasetRecord
 
 SNAPSHOT = "snapshot"

@@ -147,7 +147,7 @@ def _digits_in_common(fewest: int, most: int) -> str:
     )
 
 
-# The primary key of the search index begins with `level` (pruning/index_levels.py), so that no
+# The primary key of the search index begins with `level` (pruning/keys.py), so that no
 # search reads all files above a key. A new table: not every database can change a primary key.
 _THIRD: Sequence[str] = (
     """CREATE TABLE column_bounds_before AS
@@ -337,8 +337,8 @@ _TENTH: Sequence[str] = (
 
 # `login` is who registered a write, as the database knows the client: where PostgreSQL's roles are
 # in force (backends/postgres/roles.sql), nobody else ends the write or commits it. NULL: unknown,
-# or a database without users. From this format on, a catalog may also be fenced (`fence.py`). An
-# older format would write to it: it has to be refused.
+# or a database without users. From this format on, a catalog may also be fenced
+# (`write_states.py`). An older format would write to it: it has to be refused.
 _ELEVENTH: Sequence[str] = ("ALTER TABLE pending_writes ADD COLUMN login TEXT",)
 
 # MIGRATIONS[n] leads from format n to format n + 1.

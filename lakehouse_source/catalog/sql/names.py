@@ -1,4 +1,4 @@
-"""The names of datasets, in namespaces: all SQL about them, and its rules.
+"""Edge. The names of datasets and views, in namespaces: all SQL about them, and their rules.
 
 A name is one namespace and one name in it. Both keep their case and are found in any case, as Spark
 finds tables. The catalog has them in lower case too, so that a key of the database keeps names
@@ -20,9 +20,8 @@ from lakehouse_source.catalog.qualified_names import (
     lookup,
     quoted,
 )
-from lakehouse_source.catalog.sql import records, views
-from lakehouse_source.catalog.sql.session import Row, Session
-from lakehouse_source.catalog.sql.statements import DATASET_LOCKED
+from lakehouse_source.catalog.sql import records
+from lakehouse_source.catalog.sql.statements import DATASET_LOCKED, Row, Session
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -31,6 +30,46 @@ from lakehouse_source.errors import (
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
 )
+
+# --- The views of a catalog: texts with a name, and all SQL about them.
+#
+# The engine that made a text knows its meaning. A view and a dataset of one namespace have
+# different names.
+
+
+_FIND_VIEW = "SELECT document_json FROM dataset_views WHERE namespace = ? AND lookup = ?"
+_LIST_VIEWS = "SELECT name FROM dataset_views WHERE namespace = ? ORDER BY lookup"
+_CREATE = (
+    "INSERT INTO dataset_views (namespace, lookup, name, document_json) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (namespace, lookup) DO NOTHING"
+)
+_REMOVE_VIEW = "DELETE FROM dataset_views WHERE namespace = ? AND lookup = ?"
+
+
+def find(session: Session, name: QualifiedName) -> str | None:
+    """The text of a view."""
+    rows = session.query(_FIND_VIEW, _view_key(name))
+    return rows[0][0] if rows else None
+
+
+def view_names(session: Session, namespace: str) -> list[str]:
+    """The names of the views of a namespace, in their order."""
+    return [row[0] for row in session.query(_LIST_VIEWS, (lookup(namespace),))]
+
+
+def create(session: Session, name: QualifiedName, document: str) -> bool:
+    """Make a view. False: there is one of this name."""
+    return bool(session.execute(_CREATE, (*_view_key(name), name[1], document)))
+
+
+def remove(session: Session, name: QualifiedName) -> bool:
+    """Remove a view. Tells whether there was one."""
+    return bool(session.execute(_REMOVE_VIEW, _view_key(name)))
+
+
+def _view_key(name: QualifiedName) -> QualifiedName:
+    return lookup(name[0]), lookup(name[1])
+
 
 # What to do where a name is taken.
 TAKEN = "Choose another name, or pass replace=True or exist_ok=True to create_dataset."
@@ -166,13 +205,13 @@ class Names:
 
     def view(self, name: QualifiedName) -> dict[str, Any] | None:
         """The stored text of the view with a name."""
-        text = views.find(self._session, name)
+        text = find(self._session, name)
         return None if text is None else records.document(text, self._session.redacted_url)
 
     def view_names(self, namespace: str) -> list[str]:
         """The names of the views in a namespace, in their order."""
         self.namespace(namespace)
-        return views.view_names(self._session, namespace)
+        return view_names(self._session, namespace)
 
     def namespaces(self) -> list[Namespace]:
         """All namespaces, in the order of their names."""
@@ -261,13 +300,13 @@ class NameChanges(Names):
         if self.find(name) is not None:
             raise DatasetExistsError(dataset=quoted(name), hint="It is no view.")
         if replace:
-            views.remove(self._session, name)
-        if not views.create(self._session, name, text):
+            remove(self._session, name)
+        if not create(self._session, name, text):
             raise DatasetExistsError(dataset=quoted(name), hint="Use CREATE OR REPLACE VIEW.")
 
     def remove_view(self, name: QualifiedName) -> bool:
         """Remove a view. Tells whether there was one."""
-        return views.remove(self._session, name)
+        return remove(self._session, name)
 
     def create_namespace(self, name: str, properties: Mapping[str, str] | None = None) -> None:
         """Make a namespace."""

@@ -2,7 +2,7 @@
 
 The answer is exact with respect to the index: the files whose keys overlap the ranges of
 the search, and no others. The cost grows with the answer, not with the table: each level of the
-index (pruning/index_levels.py) is searched separately, from the first file that ends at or above
+index (pruning/keys.py) is searched separately, from the first file that ends at or above
 the start of a range to the last file that can begin in the range.
 """
 
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql.session import Row, Session
-from lakehouse_source.pruning.index_levels import spans
-from lakehouse_source.pruning.ranges import (
+from lakehouse_source.catalog.sql.statements import Row, Session
+from lakehouse_source.pruning.keys import (
     Search,
     SearchAll,
     SearchRanges,
     Span,
     disjoint,
     one_per_column,
+    spans,
 )
 
 # A condition of up to this many ranges is part of the statement. The files of a condition with more

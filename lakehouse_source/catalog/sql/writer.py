@@ -14,21 +14,30 @@ import pyarrow as pa
 from lakehouse_source.catalog.committer import committer as committing
 from lakehouse_source.catalog.committer import system_user
 from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
+from lakehouse_source.catalog.sql import records as to_rows
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql import to_rows, write_states
-from lakehouse_source.catalog.sql.branches import FORGET_BRANCH, BranchChanges
-from lakehouse_source.catalog.sql.consumers import ConsumerChanges
-from lakehouse_source.catalog.sql.erasure import ErasureChanges
-from lakehouse_source.catalog.sql.expiry import ExpiryChanges
-from lakehouse_source.catalog.sql.fence import FENCED, FenceChanges, refuse_fenced
+from lakehouse_source.catalog.sql import write_states
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
 from lakehouse_source.catalog.sql.names import NameChanges
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
-from lakehouse_source.catalog.sql.session import Row, Statement
-from lakehouse_source.catalog.sql.tags import TagChanges
-from lakehouse_source.catalog.sql.write_states import COMMIT, WriteState, WriteStateChanges
+from lakehouse_source.catalog.sql.refs import (
+    FORGET_BRANCH,
+    BranchChanges,
+    ConsumerChanges,
+    TagChanges,
+)
+from lakehouse_source.catalog.sql.removal import ErasureChanges, ExpiryChanges
+from lakehouse_source.catalog.sql.statements import Row, Statement
+from lakehouse_source.catalog.sql.write_states import (
+    COMMIT,
+    FENCED,
+    FenceChanges,
+    WriteState,
+    WriteStateChanges,
+    refuse_fenced,
+)
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.model import (
     DatasetRecord,

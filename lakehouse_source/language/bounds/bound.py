@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.language.rows.sql_rows import SqlRows
-from lakehouse_source.language.tree.nodes import OPPOSITE
+from lakehouse_source.language.expression import SqlRows
+from lakehouse_source.language.functions import text
+from lakehouse_source.language.nodes import OPPOSITE, spell_name
+from lakehouse_source.language.values import Timestamp, spell
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.defaults import initial_ordinal
-from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.ordinal import domain, from_ordinal
+from lakehouse_source.schema.texts import date_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class BoundText:
 
 @dataclass(frozen=True, slots=True)
 class BoundLike:
-    """The whole of `column` matches a pattern, taken apart by `tree/like.py`."""
+    """The whole of `column` matches a pattern, taken apart by `functions/text.py`."""
 
     column: BoundColumn
     pieces: tuple[str, ...]
@@ -326,3 +329,64 @@ def negation(node: BoundNode) -> BoundNode:
             return BoundCompare(node.column, OPPOSITE[node.op], node.value)
         return BoundCompare(node.column, "=", node.value)  # NOT (x < NaN): x = NaN
     return BoundNot(node)
+
+
+# --- Bound conditions as SQL for people, as `explain()` shows them.
+
+
+# At most this many terms of a condition are shown.
+_MOST_TERMS = 12
+_FORMS = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
+
+
+def spell_bound(node: BoundNode) -> str:
+    """The condition as text. Long ones are cut."""
+    if isinstance(node, (BoundAnd, BoundOr)):
+        terms = [_inside(term, node) for term in node.terms[:_MOST_TERMS]]
+        terms += ["…"] if len(node.terms) > _MOST_TERMS else []
+        return (" AND " if isinstance(node, BoundAnd) else " OR ").join(terms)
+    if isinstance(node, BoundNot):
+        if isinstance(node.term, BoundIsNull):
+            return f"{_name(node.term.column)} IS NOT NULL"
+        return f"NOT ({spell_bound(node.term)})"
+    if isinstance(node, BoundConstant):
+        return spell(node.value)
+    if isinstance(node, BoundExpression):
+        return str(node.expression)
+    if isinstance(node, BoundColumns):
+        return f"{_name(node.left)} {node.op} {_name(node.right)}"
+    column = _name(node.column)
+    if isinstance(node, BoundIsNull):
+        return f"{column} IS NULL"
+    if isinstance(node, IfPresent):
+        return f"{column} IS NOT NULL" if node.truth else "FALSE"
+    if isinstance(node, BoundCompare):
+        return f"{column} {node.op} {_value(node.value, node.column)}"
+    if isinstance(node, BoundIn):
+        values = [_value(one, node.column) for one in node.values[:_MOST_TERMS]]
+        values += ["NaN"] if node.has_nan else []
+        values += ["NULL"] if node.has_null else []
+        values += ["…"] if len(node.values) > _MOST_TERMS else []
+        return f"{column} IN ({', '.join(values)})"
+    if isinstance(node, BoundText):
+        return f"{_FORMS[node.form]}({column}, {_value(node.text, node.column)})"
+    return f"{column} RLIKE {spell(text.regex(node.pieces))}"
+
+
+def _inside(node: BoundNode, above: BoundNode) -> str:
+    mixed = isinstance(node, (BoundAnd, BoundOr)) and type(node) is not type(above)
+    return f"({spell_bound(node)})" if mixed else spell_bound(node)
+
+
+def _name(column: BoundColumn) -> str:
+    return spell_name(column.path)
+
+
+def _value(ordinal: Ordinal, column: BoundColumn) -> str:
+    kind = domain(column.type)
+    if kind.kind == "date" and isinstance(ordinal, int) and pa.types.is_date32(column.type):
+        return f"DATE '{date_text(ordinal)}'"
+    if kind.kind == "timestamp" and isinstance(ordinal, int):
+        return spell(Timestamp(ordinal * kind.unit_ns, kind.zoned))
+    value: Any = from_ordinal(ordinal, column.type)
+    return spell(value)

@@ -26,14 +26,10 @@ from lakehouse_source.language.bounds.bound import (
     disjunction,
     negation,
 )
-from lakehouse_source.language.bounds.parts import Parts
-from lakehouse_source.language.bounds.ranges import follow, range_of, with_cast
-from lakehouse_source.language.conditions.build import any_of, compare, matches, negated
-from lakehouse_source.language.functions import order
+from lakehouse_source.language.bounds.ranges import Parts, follow, range_of, with_cast
+from lakehouse_source.language.functions import entry
 from lakehouse_source.language.functions.table import FUNCTIONS
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.moments import days_of
-from lakehouse_source.language.tree.nodes import (
+from lakehouse_source.language.nodes import (
     FLIPPED,
     OPPOSITE,
     Call,
@@ -43,10 +39,15 @@ from lakehouse_source.language.tree.nodes import (
     Literal,
     Name,
     Node,
+    any_of,
+    compare,
+    matches,
     names,
+    negated,
     replaced,
 )
-from lakehouse_source.language.tree.types import INTEGERS, spark_type
+from lakehouse_source.language.types import INTEGERS, spark_type
+from lakehouse_source.language.values import Failure, days_of
 from lakehouse_source.schema.ordinal import domain
 
 _OPPOSITE = {**OPPOSITE, "isnull": "isnotnull", "isnotnull": "isnull"}
@@ -136,7 +137,7 @@ class Implied(Parts):
         for place, part in enumerate(parts):
             if not names(part) and not isinstance(part, Literal):
                 value = self._constant(part)
-                if value is not order.UNKNOWN and not isinstance(part, Interval):
+                if value is not entry.UNKNOWN and not isinstance(part, Interval):
                     parts[place] = Literal(value, self._binder.bind(part).type)
         return Call(node.name, tuple(parts))
 
@@ -167,7 +168,7 @@ class Implied(Parts):
         if any(names(one) for one in listed_):
             return None
         constants = [self._constant(one) for one in listed_]
-        if order.UNKNOWN in constants:
+        if entry.UNKNOWN in constants:
             return None
         bound = self._binder.alike([self._binder.bind(one) for one in node.arguments])[0]
         if len(listed_) > _MOST_VALUES:
@@ -193,7 +194,7 @@ class Implied(Parts):
     def _value(self, node: Node, op: str, other: Node) -> Found | None:
         """`node op other`, where `other` reads no column."""
         node, value = self._uncast(node), self._constant(other)
-        if value is order.UNKNOWN:
+        if value is entry.UNKNOWN:
             return None
         if value is None:
             return self.null(Call("isnull", (node,))) if op == "<=>" else Found(NULL, False)
@@ -225,7 +226,7 @@ class Implied(Parts):
         if path is None:
             return None
         left, right = self._binder.bind(node), self._binder.bind(other)
-        cast = order.of_cast(left.type, self._binder.comparison_type(left, right))
+        cast = entry.of_cast(left.type, self._binder.comparison_type(left, right))
         if cast is None:
             return None
         path = with_cast(path, cast.zoned)
@@ -238,21 +239,21 @@ class Implied(Parts):
 
     def _step(self, node: Node) -> tuple[Node, int, bool] | None:
         if isinstance(node, Cast):
-            cast = order.of_cast(self._binder.bind(node.value).type, node.to)
+            cast = entry.of_cast(self._binder.bind(node.value).type, node.to)
             return None if cast is None else (node.value, 1, cast.zoned)
         if not isinstance(node, Call):
             return None
         known = FUNCTIONS.get(node.name)
-        follows = order.OPERATORS.get(node.name) if known is None else known.order
+        follows = entry.OPERATORS.get(node.name) if known is None else known.order
         if follows is None:
             return None
-        given = order.Arguments(
+        given = entry.Arguments(
             node.arguments,
             [
                 pa.null() if isinstance(one, Interval) else self._binder.bind(one).type
                 for one in node.arguments
             ],
-            [order.UNKNOWN if names(one) else self._constant(one) for one in node.arguments],
+            [entry.UNKNOWN if names(one) else self._constant(one) for one in node.arguments],
         )
         step = follows(given)
         return None if step is None else (node.arguments[step.argument], step.sign, step.zoned)

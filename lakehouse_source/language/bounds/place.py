@@ -21,9 +21,18 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 
+from lakehouse_source.language.bounds.bound import (
+    BoundColumn,
+    BoundCompare,
+    BoundNode,
+    IfPresent,
+    conjunction,
+    negation,
+)
 from lakehouse_source.language.functions.casts import double_of_text, truth_of_text, whole_of_text
-from lakehouse_source.language.tree.constants import Literal, Timestamp
-from lakehouse_source.language.tree.moments import (
+from lakehouse_source.language.values import (
+    Literal,
+    Timestamp,
     offset_at,
     parse_date,
     parse_time,
@@ -35,6 +44,7 @@ from lakehouse_source.schema.ordinal import (
     DAY_NS,
     EPOCH_DATE,
     Domain,
+    domain,
     time_ns,
     timedelta_ns,
     wall_ns,
@@ -317,3 +327,39 @@ _PLACERS: dict[str, Callable[[Literal, Domain, tzinfo], Place]] = {
     "time": _place_time,
     "duration": _place_duration,
 }
+
+
+# --- Comparisons of a column with a literal that has a place among its values.
+
+
+def bounded(column: BoundColumn, op: str, ordinal: Ordinal | None) -> BoundNode:
+    """`column < ceiling` or `column <= floor`; decided at once at the ends of the domain."""
+    if ordinal is None:
+        return IfPresent(column, op == "<")
+    if not column.is_float and not isinstance(ordinal, bytes):
+        ends = domain(column.type)
+        if op == "<" and ordinal == ends.low:
+            return IfPresent(column, False)
+        if op == "<=" and ordinal == ends.high:
+            return IfPresent(column, True)
+    return BoundCompare(column, op, ordinal)
+
+
+def between(column: BoundColumn, where: Place) -> BoundNode:
+    """The values that equal a literal: none, one, or a range."""
+    low, high = where.ceiling, where.floor
+    if low is None or high is None or low > high:  # type: ignore[operator]
+        return IfPresent(column, False)
+    if low == high:
+        return BoundCompare(column, "=", low)
+    return conjunction([negation(bounded(column, "<", low)), bounded(column, "<=", high)])
+
+
+def compare_nan(column: BoundColumn, op: str) -> BoundNode:
+    """A comparison with NaN, which equals itself and is greater than all numbers."""
+    nan = float("nan")
+    if op in ("=", "<=>", "<"):
+        return BoundCompare(column, op, nan)
+    if op == ">=":
+        return BoundCompare(column, "=", nan)
+    return IfPresent(column, op == "<=")

@@ -1,18 +1,107 @@
-"""Pure. Comparisons as in Spark: NaN equals NaN and is the greatest value, -0.0 equals 0.0."""
+"""Pure. Comparisons, AND, OR, NOT, CASE, COALESCE and functions about NULL, as in Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.language.functions.conditional import any_true
-from lakehouse_source.language.functions.rows import Bound, Kernel, Rows, flat, literal, strict
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Node
-from lakehouse_source.language.tree.types import is_atomic, is_float, is_moment, spark_name
+from lakehouse_source.language.functions.entry import NEVER, Builder, Context, Function
+from lakehouse_source.language.functions.rows import (
+    Bound,
+    Kernel,
+    Rows,
+    flat,
+    indices_where,
+    literal,
+    run_where,
+    scatter,
+    strict,
+)
+from lakehouse_source.language.nodes import Call, Literal, Node
+from lakehouse_source.language.types import is_atomic, is_float, is_moment, spark_name
+from lakehouse_source.language.values import Failure
+
+# --- AND, OR, NOT, CASE and COALESCE, evaluated per row from left to right as in Spark.
+
+
+def all_true(node: Node, terms: Sequence[Bound]) -> Bound:
+    """`a AND b`: later terms are not evaluated on a row that is FALSE already."""
+    return _chain(node, terms, stops_at=False)
+
+
+def any_true(node: Node, terms: Sequence[Bound]) -> Bound:
+    """`a OR b`: later terms are not evaluated on a row that is TRUE already."""
+    return _chain(node, terms, stops_at=True)
+
+
+def _chain(node: Node, terms: Sequence[Bound], *, stops_at: bool) -> Bound:
+    combine = pc.or_kleene if stops_at else pc.and_kleene
+
+    def run(rows: Rows) -> pa.Array:
+        found = terms[0].run(rows)
+        for term in terms[1:]:
+            if term.can_fail:
+                settled = found if stops_at else pc.invert(found)
+                asks = pc.invert(pc.fill_null(settled, False))
+                found = combine(found, run_where(term, rows, asks))
+            else:
+                found = combine(found, term.run(rows))
+        return found
+
+    return Bound(node, pa.bool_(), run, any(term.can_fail for term in terms))
+
+
+def negation(node: Node, value: Bound) -> Bound:
+    """NOT; NULL stays NULL."""
+    return strict(node, pa.bool_(), [value], pc.invert, can_fail=False)
+
+
+def choice(node: Node, branches: Sequence[tuple[Bound, Bound]], otherwise: Bound) -> Bound:
+    """The value of the first branch whose condition is TRUE. Other branches are not evaluated."""
+    parts = [part for branch in branches for part in branch]
+    can_fail = any(part.can_fail for part in (*parts, otherwise))
+
+    def run(rows: Rows) -> pa.Array:
+        waiting = pa.array(range(rows.count), pa.int64())
+        found: list[tuple[pa.Array, pa.Array]] = []
+        left = rows
+        for condition, value in branches:
+            if not len(waiting):
+                break
+            hit = pc.fill_null(condition.run(left), False)
+            taken = indices_where(hit)
+            if len(taken) == len(waiting):
+                return scatter([*found, (waiting, value.run(left))], value.type)
+            if len(taken):
+                found.append((waiting.take(taken), value.run(left.take(taken))))
+                rest = indices_where(pc.invert(hit))
+                waiting, left = waiting.take(rest), left.take(rest)
+        if len(waiting):
+            found.append((waiting, otherwise.run(left)))
+        return scatter(found, otherwise.type)
+
+    return Bound(node, otherwise.type, run, can_fail)
+
+
+def first_valid(node: Node, values: Sequence[Bound]) -> Bound:
+    """COALESCE: arguments after the first value that is not NULL are not evaluated."""
+
+    def run(rows: Rows) -> pa.Array:
+        found = values[0].run(rows)
+        for value in values[1:]:
+            missing = pc.is_null(found)
+            if not found.null_count:
+                break
+            other = run_where(value, rows, missing) if value.can_fail else value.run(rows)
+            found = pc.if_else(missing, other, found)
+        return found
+
+    return Bound(node, values[0].type, run, any(value.can_fail for value in values))
+
 
 COMPARISONS: dict[str, Callable[..., Any]] = {
     "=": pc.equal,
@@ -138,3 +227,62 @@ def extreme(node: Node, values: Sequence[Bound], *, greatest: bool) -> Bound:
         return best
 
     return Bound(node, values[0].type, run, any(value.can_fail for value in values))
+
+
+# --- Functions about NULL, which choose among their arguments.
+
+
+def _is_null(negated: bool) -> Builder:
+    def build(context: Context, call: Call, given: list[Bound]) -> Bound:
+        return is_null(call, given[0], negated=negated)
+
+    return build
+
+
+def _coalesce(context: Context, call: Call, given: list[Bound]) -> Bound:
+    return first_valid(call, context.alike(given))
+
+
+def _null_if(context: Context, call: Call, given: list[Bound]) -> Bound:
+    left, right = context.alike(given)
+    equal = compare(call, "=", left, right)
+    null = context.cast(context.bind(Literal(None, pa.null())), given[0].type)
+    return choice(call, [(equal, null)], given[0])
+
+
+def _nvl2(context: Context, call: Call, given: list[Bound]) -> Bound:
+    yes, no = context.alike(given[1:])
+    return choice(call, [(is_null(call, given[0], negated=True), yes)], no)
+
+
+_ONE_TYPE = "values of one type"
+_EACH = "what each argument implies"
+_FIRST = "the first argument that is not NULL"
+_COALESCE = Function(1, None, _coalesce, _ONE_TYPE, "common type", None, _FIRST, _EACH)
+_NULL = "NULL in a column"
+_VALUE = "a value in each column"
+
+FUNCTIONS: dict[str, Function] = {
+    "isnull": Function(1, 1, _is_null(False), "any", "BOOLEAN", nulls=NEVER, prunes=_NULL),
+    "isnotnull": Function(1, 1, _is_null(True), "any", "BOOLEAN", nulls=NEVER, prunes=_VALUE),
+    "coalesce": _COALESCE,
+    **dict.fromkeys(("nvl", "ifnull"), replace(_COALESCE, least=2, most=2)),
+    "nullif": Function(
+        2,
+        2,
+        _null_if,
+        _ONE_TYPE,
+        "type of the first argument",
+        nulls="where both are equal, or the first is NULL",
+        prunes="what the first argument implies",
+    ),
+    "nvl2": Function(
+        3,
+        3,
+        _nvl2,
+        "any, values of one type",
+        "common type",
+        nulls="the second or third argument",
+        prunes="what each of the two implies",
+    ),
+}

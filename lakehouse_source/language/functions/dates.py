@@ -10,7 +10,7 @@ from datetime import tzinfo
 
 import pyarrow as pa
 
-from lakehouse_source.language.functions import order
+from lakehouse_source.language.functions import entry
 from lakehouse_source.language.functions.entry import (
     CLOCK,
     DATE,
@@ -24,17 +24,17 @@ from lakehouse_source.language.functions.entry import (
     by_row,
 )
 from lakehouse_source.language.functions.rows import Bound, each, strict
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.moments import (
+from lakehouse_source.language.nodes import Call, Literal
+from lakehouse_source.language.types import INSTANT, WALL, spark_name
+from lakehouse_source.language.values import (
     DAY_US,
     SECOND_US,
+    Failure,
     days_of,
     instant_us,
     wall_us,
 )
-from lakehouse_source.language.tree.nodes import Call, Literal
-from lakehouse_source.language.tree.types import INSTANT, WALL, spark_name
-from lakehouse_source.schema.moment_texts import civil, date_text
+from lakehouse_source.schema.texts import civil, date_text
 
 _INT, _DATE = pa.int32(), pa.date32()
 
@@ -151,19 +151,19 @@ def _checked(count: int, bits: int) -> int:
 
 _OR_UNIT = "also where the unit is not known"
 _DAY = by_row(lambda days: civil(days)[2], _INT, MOMENT)
-_ADDED = by_row(_added, _DATE, DATE, INT, can_fail=True, order=order.days_added)
+_ADDED = by_row(_added, _DATE, DATE, INT, can_fail=True, order=entry.days_added)
 _BETWEEN = by_row(
     lambda end, start: _checked(end - start, 32),
     _INT,
     *(DATE, DATE),
     can_fail=True,
-    order=order.days_taken,
+    order=entry.days_taken,
 )
 _TODAY = Function(0, 0, today, "", "DATE", nulls=NEVER)
 _NOW = Function(0, 0, now, "", "TIMESTAMP", nulls=NEVER)
 
 FUNCTIONS: dict[str, Function] = {
-    "year": by_row(lambda days: civil(days)[0], _INT, MOMENT, order=order.moment),
+    "year": by_row(lambda days: civil(days)[0], _INT, MOMENT, order=entry.moment),
     "quarter": by_row(lambda days: (civil(days)[1] - 1) // 3 + 1, _INT, MOMENT),
     "month": by_row(lambda days: civil(days)[1], _INT, MOMENT),
     **dict.fromkeys(("day", "dayofmonth"), _DAY),
@@ -174,24 +174,24 @@ FUNCTIONS: dict[str, Function] = {
     "hour": Function(1, 1, clock(3600, 24), CLOCK.name, "INT"),
     "minute": Function(1, 1, clock(60, 60), CLOCK.name, "INT"),
     "second": Function(1, 1, clock(1, 60), CLOCK.name, "INT"),
-    "unix_date": by_row(lambda days: days, _INT, DATE, order=order.moment),
-    "trunc": Function(2, 2, trunc, "DATE, a unit", "DATE", order.moment, _OR_UNIT),
+    "unix_date": by_row(lambda days: days, _INT, DATE, order=entry.moment),
+    "trunc": Function(2, 2, trunc, "DATE, a unit", "DATE", entry.moment, _OR_UNIT),
     "date_trunc": Function(
-        2, 2, date_trunc, "a unit, TIMESTAMP", "TIMESTAMP", order.moment, _OR_UNIT
+        2, 2, date_trunc, "a unit, TIMESTAMP", "TIMESTAMP", entry.moment, _OR_UNIT
     ),
-    "last_day": by_row(_last_day, _DATE, MOMENT, can_fail=True, order=order.moment),
+    "last_day": by_row(_last_day, _DATE, MOMENT, can_fail=True, order=entry.moment),
     **dict.fromkeys(("date_add", "dateadd"), _ADDED),
     "date_sub": by_row(
         lambda days, count: _added(days, -count),
         _DATE,
         *(DATE, INT),
         can_fail=True,
-        order=order.days_taken,
+        order=entry.days_taken,
     ),
     **dict.fromkeys(("datediff", "date_diff"), _BETWEEN),
-    "to_date": Function(1, 1, cast_to(_DATE), "STRING or DATE", "DATE", order.cast_to(_DATE)),
+    "to_date": Function(1, 1, cast_to(_DATE), "STRING or DATE", "DATE", entry.cast_to(_DATE)),
     "to_timestamp": Function(
-        1, 1, cast_to(INSTANT), "STRING or TIMESTAMP", "TIMESTAMP", order.cast_to(INSTANT)
+        1, 1, cast_to(INSTANT), "STRING or TIMESTAMP", "TIMESTAMP", entry.cast_to(INSTANT)
     ),
     **dict.fromkeys(("current_date", "curdate"), _TODAY),
     **dict.fromkeys(("current_timestamp", "now"), _NOW),

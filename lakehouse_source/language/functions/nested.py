@@ -15,11 +15,11 @@ from lakehouse_source.language.functions.entry import (
     Context,
     Function,
 )
-from lakehouse_source.language.functions.regex import to_re2
 from lakehouse_source.language.functions.rows import Bound, Rows, flat, literal, strict
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call, Literal, Name, Node
-from lakehouse_source.language.tree.types import common, is_atomic, is_float, spark_name
+from lakehouse_source.language.functions.text import to_re2
+from lakehouse_source.language.nodes import Call, Literal, Name, Node
+from lakehouse_source.language.types import common, is_atomic, is_float, spark_name
+from lakehouse_source.language.values import Failure
 from lakehouse_source.schema.fields import is_list_like
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Literal, Node
+from lakehouse_source.language.nodes import Literal, Node
+from lakehouse_source.language.values import Failure
 
 # A qualifier, a column of its table, and the places of the fields inside it from the top down.
 Key: TypeAlias = tuple[str, str, tuple[int, ...]]

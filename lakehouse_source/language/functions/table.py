@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from lakehouse_source.language.functions import dates, nested, nulls, numbers, text
+from lakehouse_source.language.functions import comparison, dates, nested, numbers, text
 from lakehouse_source.language.functions.entry import Context, Function
 from lakehouse_source.language.functions.rows import Bound
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call
+from lakehouse_source.language.nodes import Call
+from lakehouse_source.language.values import Failure
 
 FUNCTIONS: dict[str, Function] = {
     **text.FUNCTIONS,
     **numbers.FUNCTIONS,
-    **nulls.FUNCTIONS,
+    **comparison.FUNCTIONS,
     **dates.FUNCTIONS,
     **nested.FUNCTIONS,
 }

@@ -1,7 +1,8 @@
-"""Pure. Functions of strings, which count characters, and LIKE."""
+"""Pure. Functions of strings, which count characters; LIKE; regular expressions."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -20,11 +21,205 @@ from lakehouse_source.language.functions.entry import (
     by_row,
     function,
 )
-from lakehouse_source.language.functions.regex import to_re2
 from lakehouse_source.language.functions.rows import Bound, Kernel, each, literal, strict
-from lakehouse_source.language.tree import like
-from lakehouse_source.language.tree.failures import Failure
-from lakehouse_source.language.tree.nodes import Call, Literal
+from lakehouse_source.language.nodes import Call, Literal
+from lakehouse_source.language.values import Failure
+
+# --- LIKE patterns taken apart.
+
+
+# The marks of wildcards: texts that cannot be a piece of a pattern.
+ANY_TEXT, ONE_CHARACTER = "\udc00%", "\udc00_"
+
+
+def pieces(pattern: str, escape: str) -> list[str]:
+    """A LIKE pattern as plain texts and the marks `ANY_TEXT` and `ONE_CHARACTER`.
+
+    Raises:
+        InvalidPredicateError: an escape character stands before something else
+            than `%`, `_` or itself, as in Spark; or it is not one character.
+    """
+    if len(escape) != 1:
+        raise InvalidPredicateError(reason=f"ESCAPE takes one character, not {escape!r}")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise InvalidPredicateError(
+            reason=f"the text {pattern!r} holds half a surrogate pair"
+        ) from None
+    found: list[str] = []
+    plain: list[str] = []
+
+    def flush() -> None:
+        if plain:
+            found.append("".join(plain))
+            plain.clear()
+
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        if character == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                raise InvalidPredicateError(
+                    reason=f"in the pattern {pattern!r} the escape character {escape!r} must "
+                    "stand before %, _ or itself",
+                    position=at - 1,
+                )
+            plain.append(pattern[at])
+        elif character == "%":
+            flush()
+            if found[-1:] != [ANY_TEXT]:
+                found.append(ANY_TEXT)
+        elif character == "_":
+            flush()
+            found.append(ONE_CHARACTER)
+        else:
+            plain.append(character)
+        at += 1
+    flush()
+    return found
+
+
+def regex(pieces: Sequence[str]) -> str:
+    """The pieces of a pattern as one regular expression for RE2.
+
+    Python's `re` would read it alike, but its time grows exponentially with the wildcards.
+    """
+    wildcards = {ANY_TEXT: ".*", ONE_CHARACTER: "."}
+    return "".join(wildcards.get(piece) or _plain(piece) for piece in pieces)
+
+
+def matches(pieces: Sequence[str], text: str) -> bool:
+    """Tell whether the whole text matches, in at most as many steps as pieces times characters.
+
+    If a piece does not match, only the last `%` takes one more character: each earlier `%` took the
+    least that lets the pieces between match, so more characters would not help.
+    """
+    piece = at = 0
+    after_any = -1  # the piece after the last `%`, and where its text ends
+    taken = 0
+    while piece < len(pieces) or at < len(text):
+        wanted = pieces[piece] if piece < len(pieces) else None
+        if wanted == ANY_TEXT:
+            piece += 1
+            if piece == len(pieces):
+                return True
+            after_any, taken = piece, at
+        elif wanted == ONE_CHARACTER and at < len(text):
+            piece, at = piece + 1, at + 1
+        elif wanted is not None and text.startswith(wanted, at):
+            piece, at = piece + 1, at + len(wanted)
+        elif after_any < 0 or taken >= len(text):
+            return False
+        else:
+            taken += 1
+            piece, at = after_any, taken
+    return True
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isalnum() or ord(c) > 127 else rf"\x{ord(c):02x}" for c in text)
+
+
+# --- Translates Java's regular expressions to RE2's syntax, as far as both mean the same.
+#
+# Literal characters, `.`, classes of ASCII characters, groups, alternatives, quantifiers, `^` at
+# the start and `$` at the end are translated; everything else is refused. Whether a pattern matches
+# somewhere does not depend on which of several matches is found first.
+#
+# Source: `java.util.regex.Pattern`; https://github.com/google/re2/wiki/Syntax.
+
+
+_TERMINATORS = r"\n\r\x{85}\x{2028}\x{2029}"
+_END = rf"(?:\r\n|[{_TERMINATORS}])?\z"
+_CLASSES = {
+    "d": "[0-9]",
+    "D": "[^0-9]",
+    "w": "[0-9A-Za-z_]",
+    "W": "[^0-9A-Za-z_]",
+    "s": r"[\t\n\x0b\f\r ]",
+    "S": r"[^\t\n\x0b\f\r ]",
+}
+_ESCAPES = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f"}
+_PLAIN = re.compile(r"[A-Za-z0-9_ ,:;@#%&=!~<>/'\"-]|[^\x00-\x7f]")
+_CLASS_BODY = re.compile(r"\^?(?:[A-Za-z0-9_ ,.:;@#%=!~<>/+*?$()|{}-])+")
+_QUANTIFIER = re.compile(r"[*+?]|\{\d{1,3}(?:,\d{0,3})?\}")
+
+
+def to_re2(pattern: str) -> str:
+    """The pattern in RE2's syntax.
+
+    Raises:
+        Failure: a part of the pattern is not supported.
+    """
+    found: list[str] = []
+    at, quantifiable, depth = 0, False, 0
+    while at < len(pattern):
+        character = pattern[at]
+        quantifier = _QUANTIFIER.match(pattern, at)
+        if quantifier is not None:
+            if not quantifiable:
+                raise _unsupported(pattern, quantifier[0])
+            found.append(quantifier[0])
+            at, quantifiable = quantifier.end(), False
+            continue
+        if character == "\\":
+            piece, at = _escape(pattern, at)
+        elif character == "[":
+            piece, at = _class(pattern, at)
+        else:
+            piece, depth = _single(pattern, at, depth)
+            at += 1
+        found.append(piece)
+        quantifiable = character not in "^$(|"
+    if depth:
+        raise _unsupported(pattern, "(")
+    return "".join(found)
+
+
+def _single(pattern: str, at: int, depth: int) -> tuple[str, int]:
+    character = pattern[at]
+    if character == "^" and at == 0:
+        # An anchor beside alternatives would apply to one alternative only, in Java as here.
+        return r"\A", depth
+    if character == "$" and at == len(pattern) - 1:
+        return _END, depth
+    if character == ".":
+        return f"[^{_TERMINATORS}]", depth
+    if character == "(" and pattern[at + 1 : at + 2] != "?":
+        return "(?:", depth + 1
+    if character == ")" and depth:
+        return ")", depth - 1
+    if character == "|":
+        return "|", depth
+    if _PLAIN.match(character):
+        return re.escape(character) if character.isascii() else character, depth
+    raise _unsupported(pattern, character)
+
+
+def _escape(pattern: str, at: int) -> tuple[str, int]:
+    character = pattern[at + 1 : at + 2]
+    if character in _CLASSES:
+        return _CLASSES[character], at + 2
+    if character in _ESCAPES:
+        return _ESCAPES[character], at + 2
+    if character and character.isascii() and not character.isalnum():
+        return rf"\x{ord(character):02x}", at + 2
+    raise _unsupported(pattern, "\\" + character)
+
+
+def _class(pattern: str, at: int) -> tuple[str, int]:
+    end = pattern.find("]", at)
+    body = pattern[at + 1 : end]
+    if end < 0 or not _CLASS_BODY.fullmatch(body) or "&&" in body or "--" in body:
+        raise _unsupported(pattern, pattern[at : end + 1])
+    return f"[{body}]", end + 1
+
+
+def _unsupported(pattern: str, part: str) -> Failure:
+    return Failure(f"{part!r} is not supported in the regular expression {pattern!r}")
+
 
 STRING, BOOLEAN = pa.string(), pa.bool_()
 # Python and Java may know different versions of Unicode. Scripts with case that later versions add
@@ -120,8 +315,8 @@ _LONGEST_REGEX = 10_000
 def matching_like(values: pa.Array | pa.ChunkedArray, pieces: Sequence[str]) -> Any:
     """Which of the values match a LIKE pattern: decided by Arrow, except for very long patterns."""
     if sum(map(len, pieces)) <= _LONGEST_REGEX:
-        return pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{like.regex(pieces)})\z")
-    found = (None if text is None else like.matches(pieces, text) for text in values.to_pylist())
+        return pc.match_substring_regex(values, pattern=rf"(?s)\A(?:{regex(pieces)})\z")
+    found = (None if text is None else matches(pieces, text) for text in values.to_pylist())
     return pa.array(found, BOOLEAN)
 
 
@@ -155,13 +350,13 @@ def regex_kernel(pattern: Bound) -> Kernel:
 @lru_cache(maxsize=1024)
 def _pieces(pattern: str, escape: str) -> Sequence[str]:
     try:
-        return like.pieces(pattern, escape)
+        return pieces(pattern, escape)
     except InvalidPredicateError as exc:
         raise Failure(exc.reason) from exc
 
 
 def _matches(text: str, pattern: str, escape: str) -> bool:
-    return like.matches(_pieces(pattern, escape), text)
+    return matches(_pieces(pattern, escape), text)
 
 
 # --- types and entries ------------------------------------------------------

@@ -149,7 +149,7 @@ class Files:
 
 
 class MetadataColumn:
-    """Columns that tell where a row is stored, as `schema/metadata_columns.py` describes them."""
+    """Columns that tell where a row is stored, as `schema/fields.py` describes them."""
 
     FILE = "_file"
     POSITION = "_pos"

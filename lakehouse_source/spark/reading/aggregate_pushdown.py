@@ -26,8 +26,7 @@ from lakehouse_source.spark.reading.decode_conditions import decode_all
 from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.packing import AnswerPartition
 from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.types.answer_text import as_text
-from lakehouse_source.spark.types.spark_types import spark_schema
+from lakehouse_source.spark.types import as_text, spark_schema
 
 Rows = list[list[str | None]]
 

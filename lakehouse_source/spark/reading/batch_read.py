@@ -13,26 +13,23 @@ from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.metadata_columns import (
-    METADATA_COLUMNS,
-    unused_names,
-    with_metadata,
-)
+from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names, with_metadata_columns
 from lakehouse_source.spark.protocol.vocabulary import Planned, Reader
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.frame_options import ReadRequest
-from lakehouse_source.spark.reading.join_keys import coarsened
 from lakehouse_source.spark.reading.packing import ScanPartition, counts, decoded_share, pack
-from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.reading.reader_worth import (
+from lakehouse_source.spark.reading.pushdown import Pushdown, coarsened
+from lakehouse_source.spark.reading.spark_files import (
+    SparkFiles,
+    Unsuited,
     check_matches,
     is_small,
     key_columns,
     needs_statistics,
+    spark_files,
 )
-from lakehouse_source.spark.reading.spark_files import SparkFiles, Unsuited, spark_files
 from lakehouse_source.spark.reading.task_read import TaskReader, has_placeholder
-from lakehouse_source.spark.types.spark_types import columns_for, narrowed_structs
+from lakehouse_source.spark.types import columns_for, narrowed_structs
 
 METADATA = {column.name: column for column in METADATA_COLUMNS}
 # If there are more files, those that partition values alone prune are not counted.
@@ -77,7 +74,7 @@ class PlakeReader(DataSourceReader):
             metadata = [METADATA[kind].with_name(name) for name, kind in pushed.metadata.items()]
             if request.metadata_columns:
                 metadata = unused_names(METADATA_COLUMNS, snapshot.schema.names)
-            columns = with_metadata(snapshot.schema, self.schema.names, metadata)
+            columns = with_metadata_columns(snapshot.schema, self.schema.names, metadata)
             keys = coarsened(pushed.join_keys, snapshot.summary.get("live_row_groups", 0))
             made = plan(
                 reader,

@@ -21,7 +21,7 @@ from lakehouse_source.spark.session.options import (
     Options,
     is_stream,
 )
-from lakehouse_source.spark.session.storage_options import split_storage_options
+from lakehouse_source.spark.session.secrets import split_storage_options
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader

@@ -22,22 +22,18 @@ from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.feed import FEED_COLUMNS, OF_ROWS, Bound, Changes, Feed, FeedBounds
-from lakehouse_source.read.feed_plan import Changed, Side
-from lakehouse_source.read.feed_rows import Kind
+from lakehouse_source.read.feed_plan import Changed, Kind, Side
 from lakehouse_source.read.snapshot import version_number
-from lakehouse_source.schema.fields import FIELD_ID
-from lakehouse_source.schema.metadata_columns import with_metadata
+from lakehouse_source.schema.fields import FIELD_ID, with_metadata_columns
 from lakehouse_source.spark.protocol.vocabulary import Changes as Names
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.moments import moment_of
 from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.reading.task_read import exact_batches
+from lakehouse_source.spark.reading.task_read import decimals_to_longs, exact_batches
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.storage_options import address_in
-from lakehouse_source.spark.types.decimals import decimals_to_longs
-from lakehouse_source.spark.types.spark_types import batch_schema, spark_schema
+from lakehouse_source.spark.session.secrets import address_in, catalog_of_query
+from lakehouse_source.spark.types import batch_schema, spark_schema
 from lakehouse_source.storage import Storage
 
 # Bytes of one partition, as Spark's own file scans have them.
@@ -112,7 +108,7 @@ class ChangesRequest:
 
     def schema(self) -> StructType:
         """The columns of the frame."""
-        named = with_metadata(self.dataset_schema, self.columns, OF_ROWS)
+        named = with_metadata_columns(self.dataset_schema, self.columns, OF_ROWS)
         chosen = [named.field(name).with_nullable(True) for name in self.columns]
         return spark_schema(pa.schema([*chosen, *FEED_COLUMNS]))
 

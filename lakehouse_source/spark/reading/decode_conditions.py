@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import BoundPredicate, PredicateSet, all_of
+from lakehouse_source.language.bind import Binder
 from lakehouse_source.language.bounds.bound import conjunction
-from lakehouse_source.language.rows.bind import Binder
-from lakehouse_source.language.rows.sql_rows import scope_of
-from lakehouse_source.language.tree.nodes import (
+from lakehouse_source.language.expression import scope_of
+from lakehouse_source.language.nodes import (
     COMPARISONS,
     Call,
     Case,
@@ -30,8 +30,8 @@ from lakehouse_source.language.tree.nodes import (
     Literal,
     Name,
 )
-from lakehouse_source.language.tree.nodes import Node as Tree
-from lakehouse_source.language.tree.types import INTEGERS, NAMED, is_decimal, spark_type
+from lakehouse_source.language.nodes import Node as Tree
+from lakehouse_source.language.types import INTEGERS, NAMED, is_decimal, spark_type
 from lakehouse_source.schema.fields import children, find_field, is_nested
 from lakehouse_source.spark.protocol.vocabulary import Key, Node
 

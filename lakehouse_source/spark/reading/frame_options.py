@@ -27,9 +27,12 @@ from lakehouse_source.spark.session.options import (
     STREAM_READING,
     Options,
 )
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.storage_options import address_in, split_storage_options
-from lakehouse_source.spark.types.spark_types import spark_schema
+from lakehouse_source.spark.session.secrets import (
+    address_in,
+    catalog_of_query,
+    split_storage_options,
+)
+from lakehouse_source.spark.types import spark_schema
 
 # The time between two looks for a dataset that a stream waits for.
 _POLL_SECONDS = 0.5

@@ -16,7 +16,7 @@ from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.reading.task_read import exact_batches
-from lakehouse_source.spark.types.spark_types import batch_schema
+from lakehouse_source.spark.types import batch_schema
 
 # Rows of one partition.
 PARTITION_ROWS = 50_000

@@ -9,13 +9,13 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.metadata_columns import METADATA_COLUMNS, unused_names
+from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark.reading.frame_options import ReadRequest, metadata_schema, resolve
 from lakehouse_source.spark.reading.pushdown import read_pushdown
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import READ_OPTIONS, MetadataKey, Options
-from lakehouse_source.spark.session.storage_options import split_storage_options
-from lakehouse_source.spark.types.spark_types import spark_schema
+from lakehouse_source.spark.session.secrets import split_storage_options
+from lakehouse_source.spark.types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader

@@ -30,7 +30,7 @@ from lakehouse_source.read.feed import FEED_COLUMNS, Feed, feed_schema
 from lakehouse_source.read.feed_plan import Changed
 from lakehouse_source.read.feed_stream import ChangedRows, starting_change
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.metadata_columns import ROW, with_metadata
+from lakehouse_source.schema.fields import ROW, with_metadata_columns
 from lakehouse_source.spark.protocol.vocabulary import Changes
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
 from lakehouse_source.spark.reading.moments import moment_of
@@ -44,8 +44,8 @@ from lakehouse_source.spark.session.options import (
     Options,
     reads_changes,
 )
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.types.spark_types import columns_for, narrowed_structs, spark_schema
+from lakehouse_source.spark.session.secrets import catalog_of_query
+from lakehouse_source.spark.types import columns_for, narrowed_structs, spark_schema
 from lakehouse_source.streaming import (
     MAX_FILES_PER_TRIGGER,
     Limits,
@@ -112,7 +112,7 @@ class StreamedChanges:
         columns = given.names("columns")
         shown = feed_schema(newest.schema, columns)
         PredicateSet.of(given.text("where")).bind(newest.schema)
-        named = with_metadata(newest.schema, columns, (ROW,))
+        named = with_metadata_columns(newest.schema, columns, (ROW,))
         # The metadata of the dataset's own fields has the names of Spark's own types.
         own = [named.field(name).with_nullable(True) for name in shown.names[: -len(FEED_COLUMNS)]]
         schema = spark_schema(pa.schema([*own, *FEED_COLUMNS]))

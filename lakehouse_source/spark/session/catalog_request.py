@@ -24,9 +24,9 @@ from lakehouse_source.errors import (
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.protocol.vocabulary import Place as Where
 from lakehouse_source.spark.protocol.vocabulary import Question
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
-from lakehouse_source.spark.session.storage_options import (
+from lakehouse_source.spark.session.secrets import (
     PREFIX,
+    catalog_of_query,
     check_no_secrets,
     split_storage_options,
 )

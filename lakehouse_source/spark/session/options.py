@@ -111,7 +111,7 @@ STREAM_WRITING = "streaming to"
 class MetadataKey:
     """Keys in the metadata of the columns that option `metadataColumns` adds to a frame."""
 
-    COLUMN = "plake.column"  # the name of the column in `schema/metadata_columns.py`
+    COLUMN = "plake.column"  # the name of the column in `schema/fields.py`
     VERSION = "plake.version"  # the version that the frame reads
 
 

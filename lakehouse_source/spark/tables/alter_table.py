@@ -16,7 +16,7 @@ from lakehouse_source.spark.protocol.vocabulary import Change, Question
 from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.tables.table_properties import RESERVED, divided
-from lakehouse_source.spark.types.spark_types import arrow_schema
+from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
 

@@ -9,7 +9,7 @@ from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question
 from lakehouse_source.spark.session.catalog_request import Request, place_of
-from lakehouse_source.spark.types.answer_text import as_text
+from lakehouse_source.spark.types import as_text
 
 
 def list_partitions(request: Request) -> dict[str, Any]:

@@ -36,13 +36,12 @@ from lakehouse_source.spark.session.catalog_request import (
 )
 from lakehouse_source.spark.session.options import SETTINGS, Options, with_settings
 from lakehouse_source.spark.tables.table_properties import LOCATION, RESERVED, divided
-from lakehouse_source.spark.types.spark_types import arrow_schema
+from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.spark.writing.begin_write import commit_options, with_table
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.conflicts import Isolation, isolation_of
-from lakehouse_source.write.commit.file_layout import layout_of
-from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.commit.options import WriteOptions, layout_of
 
 _OPTION = "option."
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lakehouse_source.catalog import CatalogTransaction
+from lakehouse_source.catalog.base import in_transaction
 from lakehouse_source.catalog.qualified_names import quoted
-from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import (
     CorruptDatasetError,
@@ -19,7 +19,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question, Stage, View
 from lakehouse_source.spark.session.catalog_request import Request, names_of, qualified
 from lakehouse_source.spark.tables.catalog_names import namespace_of
-from lakehouse_source.spark.types.spark_types import names_a_class
+from lakehouse_source.spark.types import names_a_class
 
 
 def list_views(request: Request) -> dict[str, Any]:

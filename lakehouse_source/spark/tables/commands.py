@@ -38,8 +38,7 @@ from lakehouse_source.spark.session.options import (
     STREAM_ONLY_OPTIONS,
 )
 from lakehouse_source.spark.tables.table_properties import shown
-from lakehouse_source.spark.types.spark_types import spark_schema
-from lakehouse_source.spark.types.to_spark_sql import literal_sql
+from lakehouse_source.spark.types import literal_sql, spark_schema
 from lakehouse_source.storage import canonical_uri
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from lakehouse_source.parquet.foreign import (
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.spark.protocol.typed_json import ToldError, from_json, to_json
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
-from lakehouse_source.spark.session.static_configuration import take_configuration
+from lakehouse_source.spark.session.secrets import take_configuration
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.adopt.add_files import read_footer
-from lakehouse_source.write.adopt.find_files import GivenFile
+from lakehouse_source.write.add_files import read_footer
+from lakehouse_source.write.found_files import GivenFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,23 +6,37 @@ and the procedures whose work is done by tasks of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import DataType, StructField, StructType
 
 from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import CompactionResult
-from lakehouse_source.operations.entry import Operation, Parameter
+from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
 from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.read.address import Address
+from lakehouse_source.read.inspect import ARROW_TYPES
+from lakehouse_source.result_tables import Column, Type
+from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.protocol.vocabulary import Parameter as ParameterKey
 from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
-from lakehouse_source.spark.tables.cluster_tasks import ClusterReader, commit_pieces
-from lakehouse_source.spark.tables.compact_tasks import CompactionReader, commit_messages
+from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.tables.layout_tasks import (
+    MESSAGES,
+    ClusterReader,
+    CompactionReader,
+    commit_messages,
+    commit_pieces,
+)
+from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.write.metadata.optimize import clustering
 
 PROCEDURES: Mapping[str, Operation] = {
@@ -115,3 +129,136 @@ def default_in_sql(parameter: Parameter) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"'{value}'" if isinstance(value, str) else f"{value:.1f}D"
+
+
+# --- Answers Spark's catalog about procedures; `PlakeProcedure.java` asks.
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def list_procedures(_: Request) -> dict[str, Any]:
+    """The names of the procedures."""
+    return {Answer.NAMES: list(PROCEDURES)}
+
+
+def load_procedure(request: Request) -> dict[str, Any]:
+    """The parameters of a procedure and the columns of its rows."""
+    procedure = PROCEDURES.get(request.question[Question.PROCEDURE])
+    if procedure is None:
+        return {Answer.EXISTS: False, Answer.NAMES: list(PROCEDURES)}
+    return {
+        Answer.EXISTS: True,
+        Answer.DESCRIPTION: _description(procedure),
+        Answer.PARAMETERS: _schema(procedure.parameters),
+        Answer.COLUMNS: _schema(procedure.columns),
+    }
+
+
+def call(request: Request) -> dict[str, Any]:
+    """Run a procedure; returns its rows. If tasks do the work, a second call has their messages.
+
+    Raises:
+        PlakeError: an argument is wrong, or the work failed.
+    """
+    procedure, about, arguments = _prepared(request)
+    by_tasks = BY_TASKS.get(procedure.name)
+    messages = request.question.get(Question.MESSAGES)
+    if by_tasks is None:
+        rows = procedure.run(Call(CalledTable(about), arguments))
+    elif messages is None:
+        place_of(about)  # refuses a missing table before tasks begin
+        return {Answer.TASKS: True}
+    else:
+        rows = [astuple(by_tasks.commit(place_of(about), messages, arguments))]
+    told: dict[str, Any] = {Answer.ROWS: [list(row) for row in rows]}
+    return told | {Answer.CHANGED: about.shown} if procedure.changes_rows else told
+
+
+class TasksFrame:
+    """The frame whose tasks do the work of a procedure."""
+
+    version = None
+
+    def __init__(self, call: Mapping[str, Any], options: Mapping[str, str]) -> None:
+        self.request = Request.of(call, options)
+
+    def pinned(self) -> TasksFrame:
+        return self
+
+    def schema(self) -> StructType:
+        return MESSAGES
+
+    def reader(self, _: StructType) -> DataSourceReader:
+        """The reader, planned on the driver.
+
+        Raises:
+            PlakeError: an argument is wrong.
+        """
+        freeze_gc()
+        procedure, about, arguments = _prepared(self.request)
+        return BY_TASKS[procedure.name].reader(place_of(about), arguments)
+
+    def stream_reader(self, _: StructType) -> DataSourceStreamReader:
+        raise AssertionError("the work of a procedure is no stream")
+
+
+def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:
+    """The procedure that a question names, its table, and the other arguments."""
+    procedure = PROCEDURES[request.question[Question.PROCEDURE]]
+    arguments = {
+        name: value
+        for name, value in request.question[Question.ARGUMENTS].items()
+        if value is not None
+    }
+    for parameter in procedure.parameters:
+        if parameter.required and parameter.name not in arguments:
+            raise InvalidOptionError(option=parameter.name, reason="must not be NULL.")
+        if parameter.type is Type.DOUBLE and parameter.name in arguments:
+            # JSON has no infinities and no NaN, which are sent as text.
+            arguments[parameter.name] = float(arguments[parameter.name])
+        if parameter.type is Type.TIMESTAMP and parameter.name in arguments:
+            since = timedelta(microseconds=arguments[parameter.name])
+            arguments[parameter.name] = _EPOCH + since
+    if procedure.subject is Subject.NONE:
+        return procedure, request, arguments
+    subject = procedure.parameters[0].name
+    about = request.about(arguments.pop(subject))
+    about.require_table()
+    if procedure.subject is Subject.FOLDER and not about.is_path:
+        raise InvalidOptionError(
+            option=subject, value=about.shown, reason="is not the path of a folder."
+        )
+    return procedure, about, arguments
+
+
+def _description(procedure: Operation) -> str:
+    """The text of DESCRIBE PROCEDURE: what a procedure does, takes and returns."""
+    lines = [procedure.description, *(["Parameters:"] if procedure.parameters else [])]
+    for parameter in procedure.parameters:
+        default = default_in_sql(parameter)
+        chosen = "" if default is None else f" DEFAULT {default}"
+        lines.append(f"  {_declared(parameter)}{chosen}: {parameter.comment}")
+    lines.append("Columns of the rows:")
+    lines += [f"  {_declared(column)}: {column.comment}" for column in procedure.columns]
+    return "\n".join(lines)
+
+
+def _declared(member: Parameter | Column) -> str:
+    return f"{member.name} {_spark_type(member).simpleString().upper()}"
+
+
+def _spark_type(member: Parameter | Column) -> DataType:
+    return spark_schema(pa.schema([(member.name, ARROW_TYPES[member.type])])).fields[0].dataType
+
+
+def _schema(members: Iterable[Parameter | Column]) -> str:
+    """Parameters or columns as a schema in Spark's JSON."""
+    fields = []
+    for one in members:
+        told = {"comment": one.comment}
+        default = default_in_sql(one) if isinstance(one, Parameter) else None
+        if default is not None:
+            told[ParameterKey.DEFAULT] = default
+        fields.append(StructField(one.name, _spark_type(one), True, told))
+    return StructType(fields).json()

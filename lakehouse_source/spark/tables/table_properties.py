@@ -12,8 +12,8 @@ from typing import Any
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.properties import COLUMN_LISTS, DatasetProperties
 from lakehouse_source.spark.session.options import Options
-from lakehouse_source.spark.types.to_spark_sql import quoted
-from lakehouse_source.write.commit.file_layout import LAYOUT_KEYWORDS, layout_of
+from lakehouse_source.spark.types import quoted
+from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, layout_of
 
 # Spark's own keys among the properties of a table.
 LOCATION = "location"

@@ -20,7 +20,7 @@ from lakehouse_source.properties import Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.given_schema import dataframe_schema
+from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.spark.protocol.vocabulary import Command, Mode, Row, Statement, Told
 from lakehouse_source.spark.reading.decode_conditions import decode, decode_supported
 from lakehouse_source.spark.session.options import (
@@ -35,16 +35,15 @@ from lakehouse_source.spark.session.options import (
     Options,
     with_settings,
 )
-from lakehouse_source.spark.session.storage_options import (
+from lakehouse_source.spark.session.secrets import (
     address_in,
     check_no_secrets,
     split_storage_options,
 )
-from lakehouse_source.spark.types.spark_types import arrow_schema, spark_schema
-from lakehouse_source.spark.writing.batch_write import PlakeWriter
+from lakehouse_source.spark.types import arrow_schema, spark_schema
+from lakehouse_source.spark.writing.frame_writers import PlakeStreamWriter, PlakeWriter
+from lakehouse_source.spark.writing.in_tasks import Followed
 from lakehouse_source.spark.writing.row_change_write import RowChangeWriter, RowColumns
-from lakehouse_source.spark.writing.session_settings import Followed
-from lakehouse_source.spark.writing.stream_write import PlakeStreamWriter
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.conflicts import Change, Isolation, isolation_of
 from lakehouse_source.write.commit.options import WriteOptions

@@ -17,14 +17,14 @@ from lakehouse_source.datasets import open_catalog
 from lakehouse_source.model import TransactionRecord
 from lakehouse_source.read.address import PathLike
 from lakehouse_source.spark.protocol.vocabulary import Command
-from lakehouse_source.spark.session.static_configuration import catalog_of_query, take_configuration
-from lakehouse_source.spark.types import struct_fields
-from lakehouse_source.spark.writing.merge_rows import SparkMerge
-from lakehouse_source.spark.writing.target_rows import (
+from lakehouse_source.spark.session.secrets import catalog_of_query, take_configuration
+from lakehouse_source.spark.writing import merge_rows
+from lakehouse_source.spark.writing.merge_rows import (
     DELETED,
     UPDATED,
     Assignments,
     Expression,
+    SparkMerge,
     Target,
     copy_of,
     not_empty,
@@ -135,7 +135,7 @@ class SparkTable:
         assigned = read.assigned(not_empty(set), self._target.name)
         frame = read.where(condition)
         values = [
-            struct_fields.as_type(frame, assigned[name], type_).alias(name)
+            merge_rows.as_type(frame, assigned[name], type_).alias(name)
             if name in assigned
             else F.col(copy_of(i)).alias(name)
             for i, (name, type_) in enumerate(read.columns.items())

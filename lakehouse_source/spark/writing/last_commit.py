@@ -8,7 +8,7 @@ from typing import Any
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import TransactionRecord
 from lakehouse_source.read.address import Address
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
+from lakehouse_source.spark.session.secrets import catalog_of_query
 
 
 def last_commit(spark: Any) -> TransactionRecord | None:

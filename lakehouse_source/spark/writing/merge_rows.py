@@ -1,31 +1,262 @@
-"""Door. MERGE on frames, clause by clause, as Delta's `DeltaMergeBuilder` has it."""
+"""Door. MERGE on frames, clause by clause, and the dataset whose rows it changes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.schema.fields import find_name
-from lakehouse_source.spark.protocol.vocabulary import Command, MetadataColumn
-from lakehouse_source.spark.types import struct_fields
-from lakehouse_source.spark.types.to_spark_sql import quoted
-from lakehouse_source.spark.writing.target_rows import (
-    DELETED,
-    INSERTED,
-    OWN,
-    UPDATED,
-    Assignments,
-    Expression,
-    Target,
-    TargetRows,
-    column,
-    copy_of,
-    not_empty,
-)
+from lakehouse_source.schema.paths import find_path
+from lakehouse_source.spark.protocol.vocabulary import Command, MetadataColumn, Row
+from lakehouse_source.spark.session.options import BASE_VERSION, ROW_CHANGES, MetadataKey
+from lakehouse_source.spark.session.secrets import PREFIX
+from lakehouse_source.spark.types import quoted
+from lakehouse_source.write.statements.assignments import place_at, struct_with
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructField
+
+
+# --- Structs in Spark's types: finds their fields by name, and gives them new values.
+
+
+def find(name: str, columns: Mapping[str, Any]) -> list[StructField] | None:
+    """The column of a name, or the path of fields to a field of a struct, or None.
+
+    A dot may be part of a name. The longest name is taken first.
+    """
+    from pyspark.sql.types import StructField
+
+    fields = [StructField(column, type_) for column, type_ in columns.items()]
+    return find_path(fields, (name,), dotted=True, below=_Columns().children)
+
+
+def replaced(tree: Mapping[str, Any], name: str, type_: Any, before: Column) -> Column:
+    """The struct column `before` with new values for some fields, which keep their types.
+
+    See `struct_with`; `as_type` gives the types of the dataset.
+    """
+    from pyspark.sql.types import StructField
+
+    return struct_with(StructField(name, type_), tree, before, _Columns())
+
+
+class _Columns:
+    """Structs of Spark's types, as columns of a DataFrame."""
+
+    def children(self, field: StructField) -> list[StructField]:
+        from pyspark.sql.types import StructType
+
+        return field.dataType.fields if isinstance(field.dataType, StructType) else []
+
+    def get(self, struct: Column, field: StructField) -> Column:
+        return struct.getField(field.name)
+
+    def assigned(self, value: Column) -> Column:
+        return value
+
+    def make(self, values: Sequence[tuple[StructField, Column]]) -> Column:
+        from pyspark.sql import functions as F
+
+        # Not cast yet, because a cast matches fields of structs by position. See `as_type`.
+        return F.struct(*(value.alias(field.name) for field, value in values))
+
+
+def as_type(frame: DataFrame, value: Column, type_: Any) -> Column:
+    """A value of a frame in another type. Fields of structs are matched by name.
+
+    Raises:
+        InvalidOptionError: a struct has other fields.
+    """
+    wanted = _names(type_)
+    if not wanted:
+        return value.cast(type_)
+    given = frame.select(value.alias("value")).schema["value"].dataType
+    return value.cast(type_) if _names(given) == wanted else _by_name(value, given, type_)
+
+
+def _names(type_: Any) -> list[Any]:
+    """The names of the fields of all structs in a type, in their order; empty: it has none."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, ArrayType):
+        return _names(type_.elementType)
+    if isinstance(type_, MapType):
+        below = [_names(type_.keyType), _names(type_.valueType)]
+        return below if any(below) else []
+    if isinstance(type_, StructType):
+        return [[child.name.lower(), _names(child.dataType)] for child in type_.fields]
+    return []
+
+
+def _by_name(value: Column, given: Any, wanted: Any) -> Column:
+    """A cast matches fields by position: if positions differ, the struct is rebuilt."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(value, lambda one: _by_name(one, given.elementType, wanted.elementType))
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        keyed = F.transform_keys(value, lambda k, _: _by_name(k, given.keyType, wanted.keyType))
+        return F.transform_values(
+            keyed, lambda _, v: _by_name(v, given.valueType, wanted.valueType)
+        )
+    if not isinstance(given, StructType) or not isinstance(wanted, StructType):
+        return value.cast(wanted)
+    fields = []
+    for child in wanted.fields:
+        name = find_name(child.name, given.names)
+        if name is None or len(given.names) != len(wanted.names):
+            raise InvalidOptionError(
+                option="set",
+                value=given.simpleString(),
+                reason="is a struct with other fields than the dataset's: "
+                f"{wanted.simpleString()}.",
+            )
+        theirs = _by_name(value.getField(name), given[name].dataType, child.dataType)
+        fields.append(theirs.alias(child.name))
+    return F.when(value.isNotNull(), F.struct(*fields)).cast(wanted)
+
+
+# --- The dataset whose rows a statement on frames changes: as it is read, and written again.
+
+
+Expression: TypeAlias = "str | Column"
+Assignments: TypeAlias = "Mapping[str, str | Column]"
+
+DELETED, UPDATED, INSERTED = 1, 2, 3
+_PLACE = (MetadataColumn.FILE, MetadataColumn.POSITION, MetadataColumn.ROW)
+# Names of a join's own columns, which no user has.
+OWN = "__plake_"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the dataset is, and what conditions call it."""
+
+    spark: Any
+    path: str
+    catalog: str | None
+    options: Mapping[str, Any]
+    name: str = "target"
+
+    def load(self, **options: str) -> DataFrame:
+        reader = self.spark.read.format("plake").options(**self._place(), **options)
+        frame: DataFrame = reader.load(self.path)
+        return frame
+
+    def _place(self) -> dict[str, str]:
+        """The options that say where the dataset is."""
+        kept = {key: str(one) for key, one in self.options.items() if key.startswith(PREFIX)}
+        return kept if self.catalog is None else {**kept, "catalog": self.catalog}
+
+    def read(self) -> TargetRows:
+        """The rows, with copies of all columns under names of plake's own."""
+        from pyspark.sql import functions as F
+
+        loaded = self.load(metadataColumns="true")
+        columns: dict[str, Any] = {}
+        told: dict[str, Any] = {}
+        for field in loaded.schema.fields:
+            own = (field.metadata or {}).get(MetadataKey.COLUMN)
+            if own is None:
+                columns[field.name] = field.dataType
+            else:
+                told[own] = field
+        copies = [F.col(quoted(name)).alias(copy_of(i)) for i, name in enumerate(columns)]
+        copies += [F.col(quoted(told[name].name)).alias(OWN + name) for name in _PLACE]
+        frame = loaded.select(*[F.col(quoted(name)) for name in columns], *copies)
+        return TargetRows(
+            frame.alias(self.name),
+            columns,
+            {name: told[name].name for name in _PLACE},
+            told[MetadataColumn.FILE].metadata[MetadataKey.VERSION],
+        )
+
+    def write(
+        self,
+        read: TargetRows,
+        command: str,
+        frame: DataFrame,
+        operation: Column,
+        values: Sequence[Column] = (),
+    ) -> None:
+        """Commit what becomes of rows: the operation of each, and its columns but for a DELETE."""
+        from pyspark.sql import functions as F
+
+        place = [F.col(OWN + name).alias(read.names[name]) for name in _PLACE]
+        rows = frame.select(operation.cast("int").alias(Row.OPERATION), *values, *place)
+        options = {key: str(one) for key, one in self.options.items()} | self._place()
+        options |= {ROW_CHANGES: command, BASE_VERSION: str(read.version)}
+        rows.write.format("plake").mode("append").options(**options).save(self.path)
+
+
+@dataclass(frozen=True)
+class TargetRows:
+    """The target of one statement: its rows, the types of its columns, and its version.
+
+    `names` are the writer's names for the columns of `_PLACE`.
+    """
+
+    frame: DataFrame
+    columns: dict[str, Any]
+    names: dict[str, str]
+    version: int
+
+    def where(self, condition: Expression | None) -> DataFrame:
+        return self.frame if condition is None else self.frame.where(column(condition))
+
+    def assigned(
+        self, given: Assignments, alias: str, *, inserted: bool = False
+    ) -> dict[str, Column]:
+        """The values by the names of the dataset's columns. `inserted`: there is no old row."""
+        from pyspark.sql import functions as F
+
+        trees: dict[str, Any] = {}
+        for key, value in given.items():
+            path = find(key.removeprefix(f"{alias}.").strip("`"), self.columns)
+            if not path:
+                raise InvalidOptionError(
+                    option="set",
+                    value=key,
+                    reason="is no column of the dataset.",
+                    known=tuple(self.columns),
+                )
+            if inserted and len(path) > 1:
+                raise InvalidOptionError(
+                    option="values",
+                    value=key,
+                    reason=f"is a field of a struct: an insert sets all of {path[0].name}.",
+                )
+            place_at(trees, path, column(value), key)
+        places = {name: place for place, name in enumerate(self.columns)}
+        return {
+            name: replaced(tree, name, self.columns[name], F.col(copy_of(places[name])))
+            if isinstance(tree, dict)
+            else tree
+            for name, tree in trees.items()
+        }
+
+
+def not_empty(values: Assignments | None) -> Assignments:
+    if not values:
+        raise InvalidOptionError(option="set", reason="is missing: name columns and their values.")
+    return values
+
+
+def copy_of(place: int) -> str:
+    """The name of the copy of a column of the dataset."""
+    return f"{OWN}t{place}"
+
+
+def column(expression: Expression) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.expr(expression) if isinstance(expression, str) else expression
+
 
 # Kinds of clauses, in the order in which they are tried for a row.
 _MATCHED, _NOT_MATCHED, _BY_SOURCE = range(3)
@@ -216,7 +447,7 @@ class SparkMerge:
             for i, clause in enumerate(clauses):
                 set_to = assigned[i].get(name)
                 if set_to is not None:
-                    set_to = struct_fields.as_type(chosen, set_to, type_)
+                    set_to = as_type(chosen, set_to, type_)
                 elif clause.operation == INSERTED:
                     set_to = F.lit(None).cast(type_)
                 else:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.read.address import Address
-from lakehouse_source.spark.session.static_configuration import catalog_of_query
+from lakehouse_source.spark.session.secrets import catalog_of_query
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.row_changes import RowChanges
-from lakehouse_source.write.layout.after_commit import compact_after
+from lakehouse_source.write.layout import compact_after
 
 __all__ = ["abort", "address_of", "begin", "commit_in"]
 

@@ -19,22 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
-from lakehouse_source.deletion.vector import Positions, positions_of
+from lakehouse_source.deletion import Positions, positions_of
 from lakehouse_source.errors import AmbiguousMergeError, PlakeError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.read_write_specs import WriteSpec
-from lakehouse_source.schema.metadata_columns import (
-    FILE,
-    POSITION,
-    ROW,
-    hidden_columns,
-    unused_names,
-)
+from lakehouse_source.schema.fields import FILE, POSITION, ROW, hidden_columns, unused_names
 from lakehouse_source.spark.protocol.vocabulary import Row
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
-from lakehouse_source.spark.writing.batch_write import FilesWritten, PlakeWriter
-from lakehouse_source.spark.writing.session_settings import Followed, seen_in_task
-from lakehouse_source.spark.writing.task_files import shortened
+from lakehouse_source.spark.writing.frame_writers import FilesWritten, PlakeWriter
+from lakehouse_source.spark.writing.in_tasks import Followed, seen_in_task, shortened
 
 if TYPE_CHECKING:
     from lakehouse_source.write.commit.options import StagedWrite

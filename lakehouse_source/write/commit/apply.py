@@ -6,35 +6,43 @@ the files that it replaces, and records the new version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction, LockedDataset
-from lakehouse_source.errors import DatasetExistsError
+from lakehouse_source.errors import CommitConflictError, DatasetExistsError, InvalidPredicateError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.model import DatasetRecord, FileRecord, TransactionRecord, WriteResult
-from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit.apply_rows import (
-    AppliedRows,
-    RewriteOutdated,
-    RowConflict,
-    StorageNeeded,
-    apply_rows,
-    with_storage,
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.model import (
+    DatasetRecord,
+    FileMetadata,
+    FileRecord,
+    TransactionRecord,
+    WriteResult,
 )
-from lakehouse_source.write.commit.conflicts import PUT_BACK, Change, conflict
+from lakehouse_source.parquet.names import own_name
+from lakehouse_source.pruning.keys import same_index_columns
+from lakehouse_source.read.candidates import candidates
+from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.partitions import PartitionTexts
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit import conflicts
+from lakehouse_source.write.commit.conflicts import (
+    PUT_BACK,
+    Change,
+    Collision,
+    Isolation,
+    Verdict,
+    conflict,
+)
 from lakehouse_source.write.commit.evolution import (
     record_schema,
     schema_to_commit,
     schema_version_of,
-)
-from lakehouse_source.write.commit.newer_commits import (
-    check_newer_commits,
-    check_not_live,
-    in_partitions_of,
 )
 from lakehouse_source.write.commit.options import WriteOptions
 from lakehouse_source.write.commit.prerecord import (
@@ -44,7 +52,300 @@ from lakehouse_source.write.commit.prerecord import (
     record_files,
     removed_from_catalog,
 )
-from lakehouse_source.write.commit.summary import summary, with_rows, write_result
+from lakehouse_source.write.commit.row_changes import (
+    AppliedRows,
+    RewriteOutdated,
+    RowConflict,
+    StorageNeeded,
+    apply_rows,
+    with_storage,
+)
+
+# --- Whether a commit conflicts with those that came after its write began.
+#
+# It runs under the lock of the dataset, inside the database transaction of the commit. The table in
+# `conflicts` decides; what the table leaves open is looked up in the catalog.
+
+
+def check_newer_commits(
+    tx: CatalogTransaction,
+    commit: PreparedCommit,
+    record: DatasetRecord,
+    prerecorded: PrerecordedFiles,
+) -> list[TransactionRecord]:
+    """Check the commits since the write began; returns these commits.
+
+    `apply_rows`, not this function, checks which rows a statement and other commits changed.
+    """
+    staged = commit.staged
+    if record.current_version == staged.base_version:
+        return []
+    _check_layout(tx, commit, record)
+    change = staged.options.change
+    commits = tx.all_since(record, staged.base_version)
+    if commits is None:
+        raise _conflict(commit, record, conflicts.FORGOTTEN)
+    verdicts = {_verdict(commit, record, newer) for newer in commits}
+    replaces = Verdict.CHECK_REPLACED in verdicts
+    looks_at_added = replaces or Verdict.CHECK_ADDED in verdicts
+    if replaces and staged.options.dynamic_partitions:
+        _check_taken(tx, commit, record, commits)
+    if Verdict.CHECK_ROWS in verdicts:
+        assert commit.rows is not None
+        looks_at_added |= conflicts.checks_added(change, commit.rows.changes.isolation)
+        unknown = commit.rows.changes.read is None
+        if unknown and commit.rows.changes.isolation is Isolation.SERIALIZABLE:
+            _check_taken(tx, commit, record, commits)
+    if looks_at_added:
+        _check_added(tx, commit, record, prerecorded, commits)
+    if replaces or Verdict.CHECK_MINE in verdicts:
+        touched = _touched_by_others(tx, commit)
+        if touched is not None:
+            raise _conflict(commit, record, touched)
+    return commits
+
+
+def _conflict(
+    commit: PreparedCommit, record: DatasetRecord, collision: Collision
+) -> CommitConflictError:
+    return commit.staged.conflict(record.current_version, collision)
+
+
+def _check_layout(tx: CatalogTransaction, commit: PreparedCommit, record: DatasetRecord) -> None:
+    """Check that the files have the partition columns and the index of the dataset as it is now."""
+    staged = commit.staged
+    partition_by = record.properties.partition_by
+    if partition_by != staged.spec.partition_by and not staged.options.overwrite_schema:
+        # After this write began, another writer created the dataset with other columns, or
+        # renamed one.
+        now = Collision("its partition columns are ({columns}) now", columns=tuple(partition_by))
+        raise _conflict(commit, record, now)
+    names = staged.options.index_columns
+    if staged.base_version == 0 and names is not None:
+        schema = tx.schema_at(record.id, record.current_version)[1]
+        if not same_index_columns(schema, names, record.properties, partition_by):
+            other = Collision("the dataset has other columns in its index")
+            raise _conflict(commit, record, other)
+
+
+def _verdict(commit: PreparedCommit, record: DatasetRecord, newer: TransactionRecord) -> Verdict:
+    did = partial(conflicts.committed_first, newer.version, newer.operation)
+    theirs = conflicts.change_of(newer.operation)
+    if theirs is None:
+        raise _conflict(commit, record, did(", unknown to this release"))
+    options = commit.staged.options
+    found = conflicts.verdict(options.change, theirs)
+    replaces_all = options.change is Change.OVERWRITE and conflicts.changes_rows(theirs)
+    if options.reads_own_rows and (replaces_all or found is Verdict.CHECK_REPLACED):
+        before = ", and the rows that replace the dataset's were computed from those before it"
+        raise _conflict(commit, record, did(before))
+    if found is Verdict.CONFLICT:
+        raise _conflict(commit, record, did())
+    return found
+
+
+def _check_added(
+    tx: CatalogTransaction,
+    commit: PreparedCommit,
+    record: DatasetRecord,
+    prerecorded: PrerecordedFiles,
+    commits: Iterable[TransactionRecord],
+) -> None:
+    """Check that no file that others added can hold a row that this write replaces."""
+    own = set(prerecorded.file_ids)
+    # A rewrite adds no row: its rows are in files of the base version, or in files checked here.
+    rewrites = {
+        newer.version for newer in commits if conflicts.change_of(newer.operation) is Change.REWRITE
+    }
+    added = [
+        file
+        for file in tx.files_added_since(record.id, commit.staged.base_version)
+        if file.id not in own and file.version not in rewrites
+    ]
+    touched = _first_replaced(tx, record, commit, added)
+    if touched is not None:
+        what = "replaced" if commit.rows is None else "matched by the condition"
+        text = "{path}, added by version {version}, may be " + what
+        raise _conflict(commit, record, Collision(text, touched.version, path=touched.path))
+
+
+def _check_taken(
+    tx: CatalogTransaction,
+    commit: PreparedCommit,
+    record: DatasetRecord,
+    commits: Iterable[TransactionRecord],
+) -> None:
+    """Check that others changed no row that this write replaces or may have read."""
+    if all(newer.operation in conflicts.KEEP_ROWS for newer in commits):
+        return
+    base = commit.staged.base_version
+    files = {file.id: file for file in tx.files(record.id, base)}
+    live = tx.live_among(list(files))
+    with_vectors = {found.file_id for found in tx.vectors_since(list(files), base)}
+    touched = [file for id, file in files.items() if id not in live or id in with_vectors]
+    found = _first_replaced(tx, record, commit, touched)
+    if found is not None:
+        did = "replaces" if commit.rows is None else "may have read"
+        text = f"rows of {{path}}, which this write {did}, were changed"
+        raise _conflict(commit, record, Collision(text, path=found.path))
+
+
+def _first_replaced(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    commit: PreparedCommit,
+    added: Sequence[FileRecord],
+) -> FileRecord | None:
+    """The first of some files that may hold a row that this write replaces or has read."""
+    staged = commit.staged
+    if staged.options.dynamic_partitions:
+        return next(iter(in_partitions_of(tx, commit, record, added)), None)
+    if commit.rows is None:
+        condition = staged.options.overwrite_where
+        assert condition is not None
+    else:
+        condition = commit.rows.changes.condition or PredicateSet.of(None)
+    snapshot = open_snapshot(tx, staged.key, staged.uri, "")
+    try:
+        bound = condition.bind(snapshot.schema)
+    except InvalidPredicateError:
+        # Another commit renamed or dropped a column of the condition: any row may match.
+        bound = PredicateSet.of(None).bind(snapshot.schema)
+    return next((found.file for found in candidates(tx, snapshot, bound, added)), None)
+
+
+def in_partitions_of(
+    tx: CatalogTransaction,
+    commit: PreparedCommit,
+    record: DatasetRecord,
+    files: Iterable[FileRecord],
+) -> list[FileRecord]:
+    """The files that are in a partition to which the commit adds files."""
+    spec = commit.staged.spec
+    names = spec.partition_by
+    mine = {tuple(file.partitions[name] for name in names) for file in commit.encoded}
+    texts = PartitionTexts(names, spec.schema, tx.schemas(record.id))
+    return [file for file in files if texts(file) in mine]
+
+
+def _touched_by_others(tx: CatalogTransaction, commit: PreparedCommit) -> Collision | None:
+    """Why a rewrite would undo another commit, which removed a rewritten file or rows of it."""
+    paths = {file.id: file.path for file in commit.rewritten}
+    gone = paths.keys() - tx.live_among(list(paths))
+    if gone:
+        text = "{path} was removed, and this write rewrites it"
+        return Collision(text, path=paths[min(gone)])
+    since = tx.vectors_since(list(paths), commit.staged.base_version)
+    if since:
+        text = "rows of {path} were deleted, and this write rewrites it"
+        return Collision(text, since[0].version, path=paths[since[0].file_id])
+    return None
+
+
+def check_not_live(tx: CatalogTransaction, record: DatasetRecord, commit: PreparedCommit) -> None:
+    """Check that the dataset has none of the files that are added in place.
+
+    A name that plake gave is new. Another commit may have added any other file.
+    """
+    mine = {file.path for file in commit.files if own_name(file.path) is None}
+    if not mine or record.current_version == 0:
+        return
+    for file in tx.files(record.id, record.current_version):
+        if file.path in mine:
+            text = "{path} is in the dataset since version {version}"
+            raise _conflict(commit, record, Collision(text, file.version, path=file.path))
+    rewritten = mine & tx.rewritten_paths(record.id, conflicts.MOVE_ROWS, conflicts.KEEP_ROWS)
+    if rewritten:
+        text = "the rows of {path} are in the dataset: a compaction has written them to other files"
+        raise _conflict(commit, record, Collision(text, path=min(rewritten)))
+
+
+# --- What a commit did, for the history and for the caller: counts of files and rows.
+
+
+def write_result(
+    version: int,
+    schema_version: int,
+    files: Sequence[FileMetadata],
+    write_id: str,
+    counts: Mapping[str, int],
+) -> WriteResult:
+    """The result of a commit that added files."""
+    rows = sum(file.row_count for file in files)
+    return WriteResult(
+        version, len(files), rows, schema_version, tuple(files), write_id, dict(counts)
+    )
+
+
+def summary(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    files: Sequence[FileMetadata],
+    removed: Sequence[FileRecord],
+    removed_row_groups: Mapping[int, int] | None = None,
+    *,
+    last: TransactionRecord | None = None,
+    returned_by_vectors: int = 0,
+    deleted_by_vectors: int = 0,
+) -> dict[str, int]:
+    """The summary of a commit (see `TransactionRecord`), from that of the commit before it.
+
+    `removed_row_groups` has the numbers of row groups that are known already, by file id; `last` is
+    the commit before this one, by default read from the catalog. `returned_by_vectors` counts the
+    rows that the commit brings back in files that stay, minus the deleted rows of `files`;
+    `deleted_by_vectors` counts the rows that the commit deletes in files that stay.
+    """
+    if last is None and record.current_version:
+        last = tx.transaction(record.id, record.current_version)
+    before: Mapping[str, int] = {} if last is None else last.summary
+    if removed and len(removed) == before.get("live_files") and "live_rows" in before:
+        groups = before.get("live_row_groups", 0)  # every file is removed
+        removed_rows = before["live_rows"]
+    else:
+        known = removed_row_groups or {}
+        unknown = [file.id for file in removed if file.id not in known]
+        groups = sum(known.get(file.id, 0) for file in removed)
+        groups += sum(len(found) for found in tx.row_groups(unknown).values())
+        vectors = tx.vectors([file.id for file in removed], record.current_version)
+        removed_rows = sum(file.row_count for file in removed)
+        removed_rows -= sum(vector.cardinality for vector in vectors.values())
+    added_rows = sum(file.row_count for file in files) + returned_by_vectors
+    removed_rows += deleted_by_vectors
+    change = {
+        "files_added": len(files),
+        "files_removed": len(removed),
+        "rows_added": added_rows,
+        "rows_removed": removed_rows,
+    }
+    if last is not None and "live_rows" not in before:
+        return change  # a summary without live counts does not tell what is live
+    return {
+        **change,
+        "live_files": before.get("live_files", 0) + len(files) - len(removed),
+        "live_rows": before.get("live_rows", 0) + added_rows - removed_rows,
+        "live_row_groups": before.get("live_row_groups", 0)
+        + sum(len(file.row_groups) for file in files)
+        - groups,
+        "live_bytes": before.get("live_bytes", 0)
+        + sum(file.file_size_bytes for file in files)
+        - sum(file.size_bytes for file in removed),
+    }
+
+
+def with_rows(
+    counts: Mapping[str, int], commit: PreparedCommit, rows: AppliedRows
+) -> dict[str, int]:
+    """The summary of a commit that changes rows. Rows that it only copies are not counted."""
+    assert commit.rows is not None
+    return {
+        **counts,
+        "rows_added": counts["rows_added"] - rows.copied,
+        "rows_removed": counts["rows_removed"] - rows.copied,
+        "rows_deleted": rows.deleted,
+        "rows_updated": rows.updated,
+        "rows_inserted": commit.rows.changes.inserted,
+        "vectors_written": len(rows.vectors),
+    }
 
 
 def apply_commit(

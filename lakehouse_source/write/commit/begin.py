@@ -1,20 +1,40 @@
-"""Verb. A write begins: it is registered in the catalog, and the layout of its files is fixed."""
+"""Verb. A write begins: its folder is this catalog's, it is registered, and its layout is fixed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import uuid6
 
-from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
+from lakehouse_source.catalog.base import (
+    Catalog,
+    CatalogReader,
+    CatalogTransaction,
+    check_not_foreign,
+    check_owner,
+    in_transaction,
+)
 from lakehouse_source.catalog.committer import told
-from lakehouse_source.catalog.retry import in_transaction
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
-from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, PlakeError
+from lakehouse_source.errors import (
+    DatasetNotFoundError,
+    ForeignFolderError,
+    InvalidOptionError,
+    PlakeError,
+    SchemaMismatchError,
+    VersionNotFoundError,
+)
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetRecord, SeenVersion
+from lakehouse_source.parquet.names import own_name
 from lakehouse_source.parquet.read_write_specs import (
     COMPRESSION,
     ROW_GROUP_ROWS,
@@ -23,24 +43,164 @@ from lakehouse_source.parquet.read_write_specs import (
 )
 from lakehouse_source.parquet.writer import check_can_write
 from lakehouse_source.properties import DatasetProperties
-from lakehouse_source.pruning.indexed import check_index_columns
-from lakehouse_source.read.address import Address
+from lakehouse_source.pruning.keys import check_index_columns
+from lakehouse_source.read.address import Address, refuse_what_reads_like_a_name
+from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.schema.fields import max_id
-from lakehouse_source.schema.given_schema import initial, storage_schema
+from lakehouse_source.schema.merge import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.schema.paths import leaf_paths
-from lakehouse_source.write.commit import reservations
+from lakehouse_source.storage import Storage, StorageLocation, redact_uri
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
-from lakehouse_source.write.commit.claim import claim
-from lakehouse_source.write.commit.conflicts import PUT_BACK, conflict
+from lakehouse_source.write.commit.conflicts import PUT_BACK, conflict, schema_changed
 from lakehouse_source.write.commit.evolution import (
     evolve_properties,
     first_properties,
     merge_schema,
     replaced_properties,
 )
-from lakehouse_source.write.commit.file_layout import AUTO_COMPACT_MIN_FILES, fitted
-from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.options import (
+    AUTO_COMPACT_MIN_FILES,
+    StagedWrite,
+    WriteOptions,
+    fitted,
+)
+
+# --- Before the first write to a folder: this catalog takes it, or refuses the write.
+
+
+def claim(catalog: Catalog, location: StorageLocation, *, is_new: bool) -> None:
+    """Make the folder of a dataset this catalog's own. `is_new`: the catalog has no data there.
+
+    Raises:
+        InvalidOptionError: a new dataset would be made at `sales.orders`.
+        ForeignFolderError: the folder belongs to another catalog, or has data of plake that this
+            catalog does not know: the URL of the catalog is probably wrong.
+    """
+    storage = Storage(location)
+    if is_new:
+        refuse_what_reads_like_a_name(location.given)
+        _refuse_unknown_data(catalog, storage)
+    check_owner(catalog, storage)
+
+
+def _refuse_unknown_data(catalog: Catalog, storage: Storage) -> None:
+    found: dict[str, str] = {}
+    for path in _data_files(storage, ""):
+        ids = own_name(path)
+        if ids is not None:
+            found[str(ids[0])] = path
+    if not found:
+        return
+    with catalog.read() as reader:
+        # Other first writes may be running, or have crashed.
+        known = reader.write_states(found)
+    unknown = sorted(path for write_id, path in found.items() if write_id not in known)
+    if unknown:
+        check_not_foreign(catalog, storage)
+        raise ForeignFolderError(
+            folder=redact_uri(storage.uri),
+            reason=f"plake wrote {unknown[0]} there for a dataset that catalog "
+            f"{catalog.redacted_url} does not have. Check the catalog (option 'catalog', "
+            "environment variable PLAKE_CATALOG), or choose another folder",
+        )
+
+
+def _data_files(storage: Storage, folder: str) -> Iterator[str]:
+    """The files in a folder and in its partition folders, with their paths in the dataset.
+
+    Files elsewhere may belong to datasets in folders of their own.
+    """
+    for name, type_, _size_bytes in storage.names_in(folder.rstrip("/")):
+        if type_ == pafs.FileType.File:
+            yield folder + name
+        elif type_ == pafs.FileType.Directory and "=" in name:
+            yield from _data_files(storage, f"{folder}{name}/")
+
+
+# --- In a stream of small commits, each commit registers the write that follows it.
+#
+# A write is registered before its first byte, so that vacuum leaves its files alone. That is a
+# database transaction of its own, which takes as long as the commit of a small write. Where commits
+# of one process follow one another closely, each commit therefore registers the next write in its
+# own transaction. A reservation that no write takes is a pending write without files; it is
+# abandoned later, like the write of a process that died.
+
+
+# A stream is at least this many commits, each at most this long after the one before.
+STREAM_COMMITS = 8
+STREAM_SECONDS = 1.0
+# How long a reservation can be used; far below the age at which a pending write is abandoned.
+RESERVED_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class _Stream:
+    commits: int = 0
+    last: float = 0.0
+    # Write ids: one for each thread that commits at the same time.
+    reserved: list[str] = field(default_factory=list)
+
+
+_lock = threading.Lock()
+_process = os.getpid()
+# By catalog object and dataset key: a stream is one writer that keeps its catalog open.
+_streams: WeakKeyDictionary[Catalog, dict[str, _Stream]] = WeakKeyDictionary()
+
+
+def take(catalog: Catalog, key: str) -> tuple[str | None, list[str]]:
+    """The id of a write that is registered already, and the ids that are too old to use.
+
+    The caller deletes the old registrations from the catalog.
+    """
+    with _guard():
+        stream = _streams.get(catalog, {}).get(key)
+        if stream is None or not stream.reserved:
+            return None, []
+        if time.monotonic() - stream.last < RESERVED_SECONDS:
+            return stream.reserved.pop(), []
+        stale, stream.reserved = stream.reserved, []
+        return None, stale
+
+
+def give_back(catalog: Catalog, key: str, reserved: str) -> None:
+    """Return a reservation: the write that took it did not begin."""
+    with _guard():
+        stream = _streams.get(catalog, {}).get(key)
+        if stream is not None:
+            stream.reserved.append(reserved)
+
+
+def is_wanted(catalog: Catalog, key: str) -> bool:
+    """Tell whether the commit under way should register the next write."""
+    with _guard():
+        stream = _streams.get(catalog, {}).get(key)
+        return (
+            stream is not None
+            and not stream.reserved
+            and stream.commits >= STREAM_COMMITS
+            and time.monotonic() - stream.last < STREAM_SECONDS
+        )
+
+
+def committed(catalog: Catalog, key: str, reserved: str | None) -> None:
+    """Note that a write was committed, together with the registration of the next one."""
+    now = time.monotonic()
+    with _guard():
+        stream = _streams.setdefault(catalog, {}).setdefault(key, _Stream())
+        stream.commits = stream.commits + 1 if now - stream.last < STREAM_SECONDS else 1
+        stream.last = now
+        if reserved is not None:
+            stream.reserved.append(reserved)
+
+
+def _guard() -> threading.Lock:
+    global _lock, _process, _streams
+    process = os.getpid()
+    if process != _process:
+        # A forked child: the reservations belong to its parent.
+        _lock, _process, _streams = threading.Lock(), process, WeakKeyDictionary()
+    return _lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +235,7 @@ def begin(
     incoming = storage_schema(incoming)
     # Checked before the catalog changes, so that a wrong argument registers no dataset.
     check_partition_columns(incoming, options.partition_by or ())
-    reserved, stale = reservations.take(catalog, address.key)
+    reserved, stale = take(catalog, address.key)
     if reserved is not None:
         begun = _begin_reserved(catalog, address, incoming, options, reserved, base)
         if begun is not None:
@@ -136,7 +296,7 @@ def _begin_reserved(
     except PlakeError as error:
         if error.retryable:
             return None
-        reservations.give_back(catalog, address.key, write_id)
+        give_back(catalog, address.key, write_id)
         raise
 
 
@@ -279,3 +439,37 @@ def _check_same_partitioning(
             value=", ".join(options.partition_by),
             reason=f"does not match the partition columns of {uri} ({has}). Leave the option out.",
         )
+
+
+# --- The version that a write is based on.
+
+
+def begin_after(
+    catalog: Catalog,
+    address: Address,
+    snapshot: Snapshot,
+    incoming: pa.Schema,
+    options: WriteOptions,
+) -> StagedWrite:
+    """Begin a write whose caller has read a version.
+
+    Its base is the version that is the newest now.
+    """
+    try:
+        return begin(catalog, address, incoming, options)
+    except SchemaMismatchError as error:
+        with catalog.read() as reader:
+            newest = address.snapshot(catalog, reader)
+        if newest.version == snapshot.version:
+            raise
+        changed = schema_changed(error, error.column)
+        raise conflict(address.uri, snapshot.version, newest.version, changed) from error
+
+
+def base_snapshot(reader: CatalogReader, staged: StagedWrite) -> Snapshot:
+    """The dataset at the version that a write is based on."""
+    try:
+        return open_snapshot(reader, staged.key, staged.uri, "", version=staged.base)
+    except VersionNotFoundError as error:
+        why = PUT_BACK if error.replaced else "the version it is based on was expired"
+        raise staged.conflict(error.last, why) from error

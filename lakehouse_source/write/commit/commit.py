@@ -15,24 +15,31 @@ from dataclasses import replace
 
 import uuid6
 
-from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.retry import PATIENCE_SECONDS, in_transaction
+from lakehouse_source.catalog.base import (
+    PATIENCE_SECONDS,
+    Catalog,
+    CatalogTransaction,
+    in_transaction,
+)
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.iceberg.export import export_after
+from lakehouse_source.iceberg.metadata import export_after
 from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit import reservations
+from lakehouse_source.write.commit import begin
 from lakehouse_source.write.commit.apply import apply_commit
-from lakehouse_source.write.commit.apply_rows import RewriteOutdated, StorageNeeded, with_storage
 from lakehouse_source.write.commit.options import StagedWrite
-from lakehouse_source.write.commit.prepare_rows import prepare_rows
 from lakehouse_source.write.commit.prerecord import PreparedCommit, prepare_files, prerecord_files
-from lakehouse_source.write.commit.rewrite import rewrite_matching
-from lakehouse_source.write.commit.row_changes import RowChanges
+from lakehouse_source.write.commit.rewrite import prepare_rows, rewrite_matching
+from lakehouse_source.write.commit.row_changes import (
+    RewriteOutdated,
+    RowChanges,
+    StorageNeeded,
+    with_storage,
+)
 
 # How often vectors are read and written without the lock while other commits come first. After that
 # this is done under the lock, so that other commits cannot starve a statement.
@@ -202,7 +209,7 @@ def _commit_prepared(catalog: Catalog, prepared: Sequence[PreparedCommit]) -> li
     successors = {
         one.staged.key: str(uuid6.uuid7())
         for one in prepared
-        if reservations.is_wanted(catalog, one.staged.key)
+        if begin.is_wanted(catalog, one.staged.key)
     }
 
     def apply_all(tx: CatalogTransaction) -> list[WriteResult]:
@@ -223,7 +230,7 @@ def _commit_prepared(catalog: Catalog, prepared: Sequence[PreparedCommit]) -> li
     )
     reach("after COMMIT")
     for one in prepared:
-        reservations.committed(catalog, one.staged.key, successors.get(one.staged.key))
+        begin.committed(catalog, one.staged.key, successors.get(one.staged.key))
     for one in prepared:
         if one.staged.iceberg_metadata:
             uri, key = one.staged.spec.uri, one.staged.key

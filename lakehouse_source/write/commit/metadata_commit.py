@@ -9,17 +9,16 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.retry import in_transaction, is_committed
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction, in_transaction, is_committed
 from lakehouse_source.errors import CommitConflictError
-from lakehouse_source.iceberg.export import export_if_wanted
+from lakehouse_source.iceberg.metadata import export_if_wanted
 from lakehouse_source.model import DatasetRecord, WriteResult
 from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot, existing
 from lakehouse_source.write.commit import conflicts
+from lakehouse_source.write.commit.apply import summary
 from lakehouse_source.write.commit.conflicts import Change, Collision, Verdict
-from lakehouse_source.write.commit.summary import summary
 
 
 @dataclass(frozen=True, slots=True)

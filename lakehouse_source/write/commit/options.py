@@ -1,25 +1,223 @@
-"""Pure. What the caller asked a write to do, and a write that has begun.
+"""Pure. What the caller asked a write to do, the layout of its files, and a write that began.
 
 These are values that Spark sends from the driver to executors and back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import flag, text, whole_number
+from lakehouse_source.arguments import column_names, text, whole_number
+from lakehouse_source.arguments import flag as checked_flag
 from lakehouse_source.catalog.qualified_names import QualifiedName
-from lakehouse_source.errors import CommitConflictError, InvalidOptionError
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.language import PredicateSet
+from lakehouse_source.layout import MOST_COLUMNS
 from lakehouse_source.model import SeenVersion
 from lakehouse_source.parquet.read_write_specs import WriteSpec
-from lakehouse_source.properties import Layout
+from lakehouse_source.properties import COLUMN_LISTS, Layout
+from lakehouse_source.pruning.keys import can_be_indexed
+from lakehouse_source.schema.fields import field_id, find_field, is_nested, leaves
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
-from lakehouse_source.write.commit.file_layout import check_layout
+
+# --- The layout of files: what callers give, what a schema allows, what a change renames.
+
+
+# As in Delta.
+AUTO_COMPACT_MIN_FILES = 50
+CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
+LAYOUT_KEYWORDS = tuple(one.name for one in fields(Layout))
+
+
+def layout_of(given: Mapping[str, Any]) -> Layout:
+    """The layout that keywords of these names choose; None chooses nothing.
+
+    Raises:
+        InvalidOptionError: a size, the codec or a flag is wrong.
+    """
+    chosen = dict(given)
+    for name in COLUMN_LISTS:
+        chosen[name] = column_names(name, chosen.get(name))
+    threshold = chosen.get("rewrite_threshold")
+    if isinstance(threshold, int) and not isinstance(threshold, bool):
+        chosen["rewrite_threshold"] = float(threshold)
+    layout = Layout(**chosen)
+    check_layout(layout)
+    return layout
+
+
+def check_layout(layout: Layout) -> None:
+    """Check everything in a layout that needs no schema."""
+    for option, number in (
+        ("targetFileSize", layout.target_file_size_bytes),
+        ("rowGroupRows", layout.row_group_rows),
+        ("autoCompactMinFiles", layout.auto_compact_min_files),
+    ):
+        if number is None:
+            continue
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise InvalidOptionError(option=option, value=number, reason="must be a whole number.")
+        if number < 1:
+            raise InvalidOptionError(option=option, value=number, reason="must be at least 1.")
+    for option, names in (
+        ("sortBy", layout.sort_by),
+        ("clusterBy", layout.cluster_by),
+        ("bloomFilterColumns", layout.bloom_filter_columns),
+    ):
+        if not all(isinstance(name, str) for name in names or ()):
+            raise InvalidOptionError(option=option, value=names, reason="must be column names.")
+    if len(layout.cluster_by or ()) > MOST_COLUMNS:
+        raise InvalidOptionError(
+            option="clusterBy",
+            value=layout.cluster_by,
+            reason=f"must be at most {MOST_COLUMNS} columns: each further one widens the others.",
+        )
+    for option, flag in (
+        ("promoteToString", layout.promote_to_string),
+        ("autoCompact", layout.auto_compact),
+        ("icebergMetadata", layout.iceberg_metadata),
+    ):
+        if flag not in (None, True, False):
+            raise InvalidOptionError(option=option, value=flag, reason="must be a bool.")
+    threshold = layout.rewrite_threshold
+    if threshold is not None and not (isinstance(threshold, float) and 0 <= threshold <= 1):
+        raise InvalidOptionError(
+            option="rewriteThreshold", value=threshold, reason="must be a number from 0 to 1."
+        )
+    codec = layout.compression
+    if codec is None:
+        return
+    known = isinstance(codec, str) and codec.lower() in CODECS
+    if not known or (codec.lower() != "none" and not pa.Codec.is_available(codec.lower())):
+        raise InvalidOptionError(
+            option="compression",
+            value=codec,
+            reason="is not a codec of this PyArrow.",
+            known=CODECS,
+        )
+
+
+def fitted(layout: Layout, schema: pa.Schema) -> Layout:
+    """The layout with its columns in the schema's spelling.
+
+    Raises:
+        InvalidOptionError: there is no such column, its values have no order, or it is nested.
+    """
+    return replace(
+        layout,
+        sort_by=_names(schema, layout.sort_by, "sortBy", _can_be_sorted),
+        cluster_by=_paths(schema, layout.cluster_by),
+        bloom_filter_columns=_names(
+            schema, layout.bloom_filter_columns, "bloomFilterColumns", _can_be_hashed
+        ),
+    )
+
+
+def _names(
+    schema: pa.Schema,
+    given: Sequence[str] | None,
+    option: str,
+    usable: Callable[[pa.DataType], bool],
+) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names: dict[str, None] = {}
+    for name in given:
+        found = find_field(name, schema)
+        if found is None:
+            raise InvalidOptionError(
+                option=option, value=name, reason="is not a column.", known=schema.names
+            )
+        if not usable(found.type):
+            raise InvalidOptionError(
+                option=option, value=name, reason=f"has type {found.type}, which it cannot have."
+            )
+        names[found.name] = None
+    return tuple(names)
+
+
+def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Clustering columns as dotted paths in the schema's spelling."""
+    if given is None:
+        return None
+    every = list(leaves(schema))
+    known = {".".join(leaf.path).lower(): leaf for leaf in every if can_be_indexed(leaf)}
+    paths: dict[str, None] = {}
+    for name in given:
+        leaf = known.get(name.lower())
+        if leaf is None:
+            there = find_field(name, schema) is not None or any(
+                ".".join(one.path).lower() == name.lower() for one in every
+            )
+            reason = "has no values that can be ordered." if there else "is not a column."
+            shown = [".".join(one.path) for one in known.values()]
+            raise InvalidOptionError(option="clusterBy", value=name, reason=reason, known=shown)
+        paths[".".join(leaf.path)] = None
+    return tuple(paths)
+
+
+def _can_be_sorted(type_: pa.DataType) -> bool:
+    """Tell whether Arrow sorts values of a storage type."""
+    return not (is_nested(type_) or pa.types.is_float16(type_) or pa.types.is_null(type_))
+
+
+def _can_be_hashed(type_: pa.DataType) -> bool:
+    """Tell whether a bloom filter of a storage type is possible: Parquet has none of booleans."""
+    return not (is_nested(type_) or pa.types.is_boolean(type_) or pa.types.is_null(type_))
+
+
+def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
+    """The layout with the names that its columns have in another schema.
+
+    A column that the other schema lacks leaves the lists.
+    """
+    names = {field_id(field): field.name for field in after}
+
+    def now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is None:
+            return None
+        found = (names.get(field_id(before.field(name))) for name in given)
+        return tuple(name for name in found if name is not None)
+
+    def paths_now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is None:
+            return None
+        were = {".".join(leaf.path): leaf.id for leaf in leaves(before)}
+        paths = {leaf.id: ".".join(leaf.path) for leaf in leaves(after)}
+        found = (paths.get(were[path]) for path in given)
+        return tuple(path for path in found if path is not None)
+
+    return replace(
+        layout,
+        sort_by=now(layout.sort_by),
+        cluster_by=paths_now(layout.cluster_by),
+        bloom_filter_columns=now(layout.bloom_filter_columns),
+    )
+
+
+def check_sort_columns_stay(layout: Layout, before: pa.Schema, after: pa.Schema) -> None:
+    """Check that a change of the schema drops no column that files are sorted or clustered by."""
+    ids = {field_id(field) for field in after}
+    for name in layout.sort_by or ():
+        if field_id(before.field(name)) not in ids:
+            raise SchemaMismatchError(
+                column=name,
+                reason="is a column that the files are sorted by and cannot be dropped",
+                hint="Choose other columns first: dataset.set_properties(sort_by=[...]).",
+            )
+    paths = {".".join(leaf.path): leaf.id for leaf in leaves(before)}
+    left = {leaf.id for leaf in leaves(after)}
+    for path in layout.cluster_by or ():
+        if paths[path] not in left:
+            raise SchemaMismatchError(
+                column=path,
+                reason="is a column that the dataset is clustered by and cannot be dropped",
+                hint="Choose other columns first: dataset.set_properties(cluster_by=[...]).",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +282,10 @@ class WriteOptions:
                 value="dynamic",
                 reason="cannot be combined with overwriteWhere.",
             )
-        if flag("overwrite_schema", self.overwrite_schema) and self.change is not Change.OVERWRITE:
+        if (
+            checked_flag("overwrite_schema", self.overwrite_schema)
+            and self.change is not Change.OVERWRITE
+        ):
             raise InvalidOptionError(
                 option="overwriteSchema",
                 reason="replaces the whole dataset. It needs mode 'overwrite', and neither "

@@ -9,10 +9,9 @@ from datetime import datetime
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source.catalog.base import Catalog, CatalogTransaction
-from lakehouse_source.catalog.retry import in_transaction, is_committed
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction, in_transaction, is_committed
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.iceberg.export import export_if_wanted
+from lakehouse_source.iceberg.metadata import export_if_wanted
 from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import (
     DatasetRecord,
@@ -21,15 +20,15 @@ from lakehouse_source.model import (
     FileRecord,
     WriteResult,
 )
-from lakehouse_source.parquet.deleted_rows import deleted_rows
+from lakehouse_source.parquet.open_file import deleted_rows
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import partitioned_anew
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit.apply import summary, write_result
 from lakehouse_source.write.commit.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.commit.prerecord import compute_index_rows
-from lakehouse_source.write.commit.summary import summary, write_result
 
 # How often vectors are read while other commits may change them. After that they are read under the
 # lock, so that other commits cannot starve a restore.

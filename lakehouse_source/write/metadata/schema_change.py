@@ -38,10 +38,13 @@ from lakehouse_source.schema.json_values import parsed_object
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.schema.paths import checked_path, shown
 from lakehouse_source.write.commit.conflicts import Collision, schema_changed
-from lakehouse_source.write.commit.evolution import evolve_properties, with_names_of
-from lakehouse_source.write.commit.file_layout import check_sort_columns_stay
+from lakehouse_source.write.commit.evolution import (
+    evolve_properties,
+    stored_values_fit,
+    with_names_of,
+)
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
-from lakehouse_source.write.commit.stored_values import stored_values_fit
+from lakehouse_source.write.commit.options import check_sort_columns_stay
 
 Name: TypeAlias = str | Sequence[str]
 

@@ -14,16 +14,16 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import DatasetRecord, FileBounds, FileRecord, WriteResult
 from lakehouse_source.properties import DatasetProperties, Layout
 from lakehouse_source.pruning import bounds, keys
-from lakehouse_source.pruning.indexed import check_index_columns
+from lakehouse_source.pruning.keys import check_index_columns
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED
 from lakehouse_source.write.commit.evolution import evolve_properties
-from lakehouse_source.write.commit.file_layout import LAYOUT_KEYWORDS, fitted, layout_of
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
-from lakehouse_source.write.statements.expire_rows import expired_rows
+from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, fitted, layout_of
+from lakehouse_source.write.statements.delete_and_update import expired_rows
 
 _KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns", "expire_rows")
 # How many files' row groups are in memory while index rows are computed.

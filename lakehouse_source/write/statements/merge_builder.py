@@ -12,10 +12,16 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.align import align, by_name
-from lakehouse_source.schema.given_schema import storage_schema
-from lakehouse_source.write.rows.inputs import to_reader
-from lakehouse_source.write.statements.merge_clauses import Action, Clause, Clauses, Kind
-from lakehouse_source.write.statements.merge_rows import MergeRequest, merge_rows
+from lakehouse_source.schema.merge import storage_schema
+from lakehouse_source.write.rows import to_reader
+from lakehouse_source.write.statements.merge_rows import (
+    Action,
+    Clause,
+    Clauses,
+    Kind,
+    MergeRequest,
+    merge_rows,
+)
 from lakehouse_source.write.statements.merge_source import Names
 
 

@@ -1,4 +1,4 @@
-"""Verb. What DELETE, UPDATE and MERGE in Python have in common: begin, find rows, commit."""
+"""Verb. What DELETE, UPDATE and MERGE in Python have in common: condition, begin, rows, commit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.deletion.vector import Positions
-from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.language import PredicateSet
+from lakehouse_source.deletion import Positions
+from lakehouse_source.errors import (
+    InvalidExpressionError,
+    InvalidOptionError,
+    InvalidPredicateError,
+)
+from lakehouse_source.language import Expression, PredicateSet, Scope, conjuncts, require_condition
+from lakehouse_source.language.expression import at_one_time
+from lakehouse_source.language.nodes import Name, Node, mapped
 from lakehouse_source.model import (
     ChangeResult,
     FileMetadata,
@@ -25,18 +31,75 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import without_metadata
-from lakehouse_source.schema.given_schema import dataframe_schema
-from lakehouse_source.schema.metadata_columns import POSITION, ROW, unused_names
+from lakehouse_source.schema.fields import POSITION, ROW, unused_names, without_metadata
+from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
-from lakehouse_source.write.commit.base_version import base_snapshot, begin_after
+from lakehouse_source.write.commit.begin import base_snapshot, begin_after
 from lakehouse_source.write.commit.commit import abort, commit, tell_skipped
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict, isolation_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
-from lakehouse_source.write.layout.after_commit import compact_after
-from lakehouse_source.write.rows.stage import heartbeat_of, with_heartbeat
+from lakehouse_source.write.layout import compact_after
+from lakehouse_source.write.rows import heartbeat_of, with_heartbeat
+
+# --- The condition of a statement on one table: it may name the table, and has one time.
+
+
+def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
+    """A condition on the rows of a schema, in any form that scans take.
+
+    In SQL, names may begin with the scope's name of the table.
+
+    Raises:
+        InvalidPredicateError: it is not a condition.
+    """
+    found = PredicateSet.of(where)
+    try:
+        found.bind(schema)
+    except InvalidPredicateError as error:
+        if not isinstance(where, str):
+            raise
+        try:
+            return of_expression(Expression.parse(where), schema, scope)
+        except InvalidExpressionError:
+            raise error from None
+    return PredicateSet(at_one_time(found.root, scope))
+
+
+def of_expression(condition: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet:
+    """The same as `row_condition`, for an expression."""
+    require_condition(condition.bind(scope))
+    found = PredicateSet.of(None)
+    for term in conjuncts(condition):
+        part = as_predicate(term, schema, scope)
+        if part is None:
+            raise InvalidExpressionError(reason="it is not a condition on rows", text=str(term))
+        found = found & part
+    return found
+
+
+def as_predicate(term: Expression, schema: pa.Schema, scope: Scope) -> PredicateSet | None:
+    """A condition on one table as scans understand it; None where they do not."""
+    root = _unqualified(term.root, scope)
+    try:
+        part = PredicateSet(at_one_time(root, scope))
+        part.bind(schema, scope.timezone)
+    except (InvalidPredicateError, InvalidExpressionError):
+        return None
+    return part
+
+
+def _unqualified(node: Node, scope: Scope) -> Node:
+    """The node without qualifiers in names: scans have one table and no qualifier."""
+
+    def bare(part: Node) -> Node:
+        if not isinstance(part, Name):
+            return part
+        return Name(tuple(field.name for field in scope.find(part).path))
+
+    return mapped(node, bare)
+
 
 _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
 

@@ -14,8 +14,8 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from lakehouse_source.catalog.base import HARMLESS, UrlOfQuery
 from lakehouse_source.catalog.committer import system_user, told
-from lakehouse_source.catalog.shown_url import HARMLESS, UrlOfQuery
 from lakehouse_source.errors import InvalidOptionError
 
 CONNECT_SECONDS = 10

@@ -19,17 +19,18 @@ from urllib.parse import quote
 from lakehouse_source.catalog.backends.file_catalog import FileCatalog, Stamp
 from lakehouse_source.catalog.backends.pool import Pool, PooledConnection, forks
 from lakehouse_source.catalog.backends.pooled import OpenSession
-from lakehouse_source.catalog.backends.sqlite.dialect import SQLITE
-from lakehouse_source.catalog.backends.sqlite.objects import (
+from lakehouse_source.catalog.backends.sqlite.checks import (
+    SQLITE,
+    check_types,
     is_new_catalog,
+    learn_types,
     names_of_all_formats,
     objects_in,
     objects_of,
 )
-from lakehouse_source.catalog.backends.sqlite.stored_types import check_types, learn_types
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.catalog.sql.session import Row, Session
+from lakehouse_source.catalog.sql.statements import Row, Session
 from lakehouse_source.errors import (
     DISK_HAS_SPACE,
     LOCK_IS_FREE,

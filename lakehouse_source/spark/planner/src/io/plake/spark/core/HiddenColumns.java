@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
  * The columns that tell where a row is stored and which row it is, for a table.
  *
  * <p>Their names differ from those of the user's columns: an underscore is put before them as often
- * as needed. {@code unused_names} in {@code schema/metadata_columns.py} has the same rule.
+ * as needed. {@code unused_names} in {@code schema/fields.py} has the same rule.
  */
 public final class HiddenColumns {
   /** Whether each column of a table has a name of its own, by which a scan can ask for it. */

@@ -17,7 +17,7 @@ import scala.Tuple2;
  * What the application's own configuration says about variables and hosts, for planning workers.
  *
  * <p>They get it in their environment: {@code SET}, options and plans change no environment. The
- * other side is {@code lakehouse_source/spark/session/static_configuration.py}.
+ * other side is {@code lakehouse_source/spark/session/secrets.py}.
  */
 final class StaticConfiguration {
   private static final String CATALOGS = "spark.sql.catalog.";

@@ -18,7 +18,7 @@ import org.roaringbitmap.RoaringBitmap;
  * The deletion vector of one file. Tasks read it: the driver only knows where it is, or has a copy
  * of a small one.
  *
- * <p>The bytes are those of {@code lakehouse_source/deletion/vector.py}, and the same things are
+ * <p>The bytes are those of {@code lakehouse_source/deletion.py}, and the same things are
  * checked.
  */
 final class DeletedRows implements Serializable {

@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
  *
  * <p>A file stores them for rows that came from other files. For all others the identity is that of
  * the file's first row plus the position, and the version is the one that added the file. The same
- * rule is in {@code lakehouse_source/parquet/stored_columns.py}.
+ * rule is in {@code lakehouse_source/parquet/open_file.py}.
  */
 final class MovedRows extends WrappedColumn {
   private final long first;

@@ -1,0 +1,277 @@
+"""Edge. Names that keep versions: tags, branches, and consumers of the change feed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lakehouse_source.catalog.sql import records
+from lakehouse_source.catalog.sql import statements as sql
+from lakehouse_source.catalog.sql.records import to_datetime
+from lakehouse_source.catalog.sql.statements import Session
+from lakehouse_source.model import Consumer, DatasetRecord
+
+# --- Tags: names of versions of one dataset. All SQL about them.
+#
+# A version that has a tag can be read, even if the versions around it were expired.
+
+
+_TAGS = "SELECT name, version FROM dataset_tags WHERE dataset_id = ? ORDER BY version, name"
+_SET = (
+    "INSERT INTO dataset_tags (dataset_id, name, version) VALUES (?, ?, ?) "
+    "ON CONFLICT (dataset_id, name) DO NOTHING"
+)
+_DROP = "DELETE FROM dataset_tags WHERE dataset_id = ? AND name = ?"
+
+
+class TagReader:
+    """The tags of datasets, which one transaction reads."""
+
+    _session: Session
+
+    def tags(self, dataset_id: int) -> Mapping[str, int]:
+        """The versions that have a tag, by tag, the oldest version first."""
+        return dict(self._session.query(_TAGS, (dataset_id,)))
+
+
+class TagChanges(TagReader):
+    """The tags of datasets, which one transaction may change."""
+
+    def set_tag(self, dataset_id: int, name: str, version: int) -> bool:
+        """Give a tag to a version; False if the dataset has that tag already."""
+        values = (dataset_id, records.without_nul(name, "tag"), version)
+        return self._session.execute(_SET, values) == 1
+
+    def drop_tag(self, dataset_id: int, name: str) -> bool:
+        """Remove a tag; False if there is none."""
+        return self._session.execute(_DROP, (dataset_id, name)) == 1
+
+
+# --- Consumers: named readers of the change feed.
+#
+# All SQL about them. A consumer keeps the version up to which its reader has processed changes, and
+# all later ones.
+
+
+_CONSUMERS = (
+    "SELECT name, version, keep_seconds, created_at, advanced_at FROM dataset_consumers "
+    "WHERE dataset_id = ? ORDER BY name"
+)
+_ADD = (
+    "INSERT INTO dataset_consumers (dataset_id, name, version, keep_seconds) VALUES (?, ?, ?, ?) "
+    "ON CONFLICT (dataset_id, name) DO NOTHING"
+)
+_ADVANCE = (
+    "UPDATE dataset_consumers SET version = ?, advanced_at = {now} "
+    "WHERE dataset_id = ? AND name = ?"
+)
+_DROP_CONSUMER = "DELETE FROM dataset_consumers WHERE dataset_id = ? AND name = ?"
+
+
+class ConsumerReader:
+    """The consumers of change feeds, which one transaction reads."""
+
+    _session: Session
+
+    def consumers(self, dataset_id: int) -> Mapping[str, Consumer]:
+        """The consumers of a dataset's change feed, by name."""
+        return {
+            name: Consumer(name, version, keep_seconds, to_datetime(created), to_datetime(advanced))
+            for name, version, keep_seconds, created, advanced in self._session.query(
+                _CONSUMERS, (dataset_id,)
+            )
+        }
+
+
+class ConsumerChanges(ConsumerReader):
+    """The consumers of change feeds, which one transaction may change."""
+
+    def add_consumer(self, dataset_id: int, name: str, version: int, keep_seconds: int) -> bool:
+        """Add a consumer of the change feed; False if the dataset has one of that name."""
+        values = (dataset_id, records.without_nul(name, "consumer"), version, keep_seconds)
+        return self._session.execute(_ADD, values) == 1
+
+    def advance_consumer(self, dataset_id: int, name: str, version: int) -> None:
+        """Move a consumer to a version, and restart its time."""
+        self._session.execute(_ADVANCE, (version, dataset_id, name))
+
+    def drop_consumer(self, dataset_id: int, name: str) -> bool:
+        """Remove a consumer; False if there is none."""
+        return self._session.execute(_DROP_CONSUMER, (dataset_id, name)) == 1
+
+
+# --- Branches: datasets of their own, whose files are in the folder of another dataset.
+#
+# All SQL on them. A branch has its own rows for the files of one version of its dataset, the base,
+# and has the versions that were committed to the branch. So all code that reads or changes a
+# dataset works on a branch. Its key in the catalog is that of the dataset and its name
+# (`storage.with_branch`).
+
+
+_BRANCHES = (
+    "SELECT b.name, b.branch_id, b.base_version, d.current_version FROM dataset_branches AS b "
+    "JOIN datasets AS d ON d.id = b.branch_id WHERE b.dataset_id = ? AND d.dropped_at IS NULL "
+    "ORDER BY b.branch_id"
+)
+_INSERT = (
+    "INSERT INTO dataset_branches (branch_id, dataset_id, name, base_version) VALUES (?, ?, ?, ?)"
+)
+# The base is the oldest version that can be read.
+_BEGIN = (
+    "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
+    "properties_json = ? WHERE id = ?"
+)
+# The branch gets the history of the dataset, so that streams and idempotency pairs continue. Ids of
+# writes are unique: those of the copies begin with the id of the write that made the branch.
+_COPY_HISTORY = (
+    "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
+    "summary_json, write_id, txn_app_id, txn_version, committed_by, committer_json) "
+    "SELECT b.branch_id, t.version, t.timestamp, "
+    "t.operation, t.metadata_json, t.summary_json, CAST(? AS TEXT) || ':' || t.write_id, "
+    "t.txn_app_id, t.txn_version, t.committed_by, t.committer_json FROM dataset_branches AS b "
+    "JOIN transactions AS t ON t.dataset_id = b.dataset_id AND t.version <= b.base_version "
+    "WHERE b.branch_id = ? ORDER BY t.version"
+)
+
+
+def _copies(table: str, columns: tuple[str, ...], key: str = "file_id") -> str:
+    """Copy the rows of files to other files: `m` has the old ids and the new ids."""
+    names = ", ".join((key, *columns))
+    values = ", ".join(("m.new_id", *(f"x.{column}" for column in columns)))
+    return (
+        f"INSERT INTO {table} ({names}) SELECT {values} FROM ({{id_pairs}}) AS m "
+        f"JOIN {table} AS x ON x.{key} = m.old_id"
+    )
+
+
+def _of_dataset(statement: str) -> str:
+    """The same statement for rows with a dataset, whose id is then the first value."""
+    return statement.replace("x.dataset_id", "CAST(? AS BIGINT)")
+
+
+_COPY_FILES = _of_dataset(_copies("files", sql.FILE_COLUMNS[1:], "id"))
+_COPY_ROW_GROUPS = _copies("row_groups", sql.ROW_GROUP_COLUMNS[1:])
+_COPY_PARTITIONS = _copies("partitions", sql.PARTITION_COLUMNS[1:])
+# In the order of the primary key, so that neighbours are written to one page.
+_COPY_BOUNDS = (
+    _of_dataset(
+        _copies("column_bounds", tuple(one for one in sql.BOUNDS_COLUMNS if one != "file_id"))
+    )
+    + " ORDER BY x.column_id, x.level, x.upper, x.lower"
+)
+_COPY_VECTORS = (
+    _of_dataset(
+        _copies("deletion_vectors", tuple(one for one in sql.VECTOR_COLUMNS if one != "file_id"))
+    )
+    + f" WHERE {sql.LIVE_VECTOR}"
+)
+
+
+def _expire_again(table: str) -> str:
+    """Expire again the expired files of a dataset that a readable version of its branch has."""
+    return (
+        f"UPDATE {table} SET expired_at = {{now}} WHERE dataset_id = ? "
+        "AND expired_at IS NOT NULL AND file_path IN "
+        f"(SELECT x.file_path FROM {table} AS x WHERE x.dataset_id = ? AND x.expired_at IS NULL)"
+    )
+
+
+def _insert_expired(table: str) -> str:
+    """Insert files that only the branch has as files of an expired version 0 of its dataset."""
+    of_branch = f"SELECT file_path FROM {table} WHERE dataset_id = ?"
+    return (
+        "INSERT INTO files (dataset_id, version, removed_version, schema_version, file_path, "
+        "file_size_bytes, row_count, is_tombstoned, expired_at) "
+        "SELECT CAST(? AS BIGINT), 0, 0, 0, x.file_path, max(x.file_size_bytes), 0, TRUE, "
+        "CASE WHEN count(x.expired_at) < count(*) THEN {now} ELSE max(x.expired_at) END "
+        f"FROM {table} AS x WHERE x.dataset_id = ? "
+        f"AND x.file_path IN ({of_branch} EXCEPT {of_branch}) GROUP BY x.file_path"
+    )
+
+
+# Data files, and the files of deletion vectors.
+_WITH_FILES = ("files", "deletion_vectors")
+_EXPIRE_AGAIN = tuple(_expire_again(table) for table in _WITH_FILES)
+_INSERT_EXPIRED = tuple(_insert_expired(table) for table in _WITH_FILES)
+_SET_BASE = "UPDATE dataset_branches SET base_version = ? WHERE branch_id = ?"
+FORGET_BRANCH = "DELETE FROM dataset_branches WHERE branch_id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch of a dataset.
+
+    `dataset_id` is the branch's own id. Up to `base_version` its versions are those of the dataset;
+    `version` is its newest one.
+    """
+
+    name: str
+    dataset_id: int
+    base_version: int
+    version: int
+
+
+class BranchReader:
+    """The branches of datasets, which one transaction reads."""
+
+    _session: Session
+
+    def branches(self, dataset_id: int) -> Mapping[str, Branch]:
+        """The branches of a dataset, by name, in the order in which they were made."""
+        return {row[0]: Branch(*row) for row in self._session.query(_BRANCHES, (dataset_id,))}
+
+
+class BranchChanges(BranchReader):
+    """The branches of datasets, which one transaction may change."""
+
+    def insert_branch(self, dataset: DatasetRecord, branch: Branch, write_id: str) -> None:
+        """Make a registered dataset a branch of another dataset, as of the branch's base.
+
+        The branch gets the history up to its base, and the files and deletion vectors of that
+        version. The schemas are not copied. `write_id` makes the ids of the copied history unique.
+        """
+        base, mine = branch.base_version, branch.dataset_id
+        document = records.json_text(dataset.properties.to_json(), "properties")
+        self._session.execute(_INSERT, (mine, dataset.id, branch.name, base))
+        self._session.execute(_BEGIN, (base, base, dataset.next_row_id, document, mine))
+        self._session.execute(_COPY_HISTORY, (write_id, mine))
+        files = self._session.query(sql.FILE_IDS, (dataset.id, base, base))
+        ids = self.copy_files(mine, (row[0] for row in files))
+        if ids:
+            self._session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
+
+    def copy_files(self, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
+        """Record files of one dataset for another one too; returns the new ids by the old ids.
+
+        Versions, statistics and bounds are copied; deletion vectors are not.
+        """
+        old = sorted(file_ids)
+        if not old:
+            return {}
+        new = sorted(row[0] for row in self._session.query(sql.NEW_FILE_IDS, (len(old),)))
+        ids = dict(zip(old, new))
+        pairs = _pairs(ids)
+        self._session.execute(_COPY_FILES, (dataset_id, pairs))
+        self._session.execute(_COPY_ROW_GROUPS, (pairs,))
+        self._session.execute(_COPY_PARTITIONS, (pairs,))
+        self._session.execute(_COPY_BOUNDS, (dataset_id, pairs))
+        return ids
+
+    def set_branch_base(self, branch_id: int, version: int) -> None:
+        """Record the version up to which a branch and its dataset are the same."""
+        self._session.execute(_SET_BASE, (version, branch_id))
+
+    def expire_branch(self, dataset_id: int, branch_id: int) -> None:
+        """Let the files of a branch expire now, in the catalog's rows of its dataset.
+
+        After its retention, a vacuum of the dataset deletes the files that no other version needs.
+        """
+        for statement in _EXPIRE_AGAIN:
+            self._session.execute(statement, (dataset_id, branch_id))
+        for statement in _INSERT_EXPIRED:
+            self._session.execute(statement, (dataset_id, branch_id, branch_id, dataset_id))
+
+
+def _pairs(ids: Mapping[int, int]) -> str:
+    return json.dumps(ids, separators=(",", ":"))

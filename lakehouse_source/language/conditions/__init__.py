@@ -1,1 +1,0 @@
-"""Pure. Conditions before a schema is known: SQL texts, triples and Arrow expressions."""

@@ -1,1 +1,0 @@
-"""Pure. Trees are bound to tables and evaluated on rows, with the meaning of Spark's ANSI mode."""

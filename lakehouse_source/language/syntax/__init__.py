@@ -1,1 +1,0 @@
-"""Pure. SQL texts become trees, by Spark's grammar."""

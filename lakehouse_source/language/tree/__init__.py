@@ -1,1 +1,0 @@
-"""Pure. Expressions as trees, and what they are made of: names, values, types, moments."""

@@ -1,1 +1,0 @@
-"""Door. Spark's types, and Spark's texts of conditions and values."""

@@ -1,1 +1,0 @@
-"""Verb. Existing Parquet files become part of a dataset."""

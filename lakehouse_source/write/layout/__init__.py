@@ -1,1 +1,0 @@
-"""Verb. Files are rewritten so that they are read faster; no row changes."""

@@ -1,0 +1,390 @@
+"""Verb. Tags and branches of a dataset: made, listed, dropped, and taken over by the dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from contextlib import suppress
+
+import pyarrow as pa
+import uuid6
+
+from lakehouse_source.arguments import text
+from lakehouse_source.catalog.base import (
+    Catalog,
+    CatalogReader,
+    CatalogTransaction,
+    in_transaction,
+    is_committed,
+)
+from lakehouse_source.catalog.sql.reader import DatasetChanges
+from lakehouse_source.catalog.sql.refs import Branch
+from lakehouse_source.errors import CommitConflictError, InvalidOptionError, PlakeError
+from lakehouse_source.model import (
+    DatasetRecord,
+    DeletionVector,
+    FileBounds,
+    TransactionRecord,
+    WriteResult,
+)
+from lakehouse_source.pruning import keys
+from lakehouse_source.read.address import Address
+from lakehouse_source.read.snapshot import (
+    check_readable,
+    existing,
+    no_such_reference,
+    version_number,
+)
+from lakehouse_source.schema.fields import leaves
+from lakehouse_source.storage import with_branch
+from lakehouse_source.write.commit.evolution import encoded_anew
+from lakehouse_source.write.metadata.set_properties import rebuild_index
+
+# --- Tags: names of versions, which expiry keeps.
+
+
+_LONGEST = 255
+
+
+def tag(catalog: Catalog, address: Address, name: str, version: int) -> None:
+    """Give a tag to a version."""
+    _check_tag(name)
+
+    def give(tx: CatalogTransaction) -> None:
+        # Under the lock: no expiry removes the version at the same time.
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        check_readable(record, address.uri, version, tx)
+        if not tx.set_tag(record.id, name, version) and tx.tags(record.id)[name] != version:
+            raise InvalidOptionError(
+                option="tag",
+                value=name,
+                reason=f"is that of version {tx.tags(record.id)[name]}. Drop it first: "
+                "dataset.drop_tag(name).",
+            )
+
+    in_transaction(catalog, address.uri, "", give, resolve=False)
+
+
+def tags(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapping[str, int]:
+    """The versions that have a tag, by tag, the oldest version first."""
+    record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
+    return reader.tags(record.id)
+
+
+def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
+    """Remove a tag.
+
+    Raises:
+        VersionNotFoundError: the dataset has no such tag.
+    """
+
+    def drop(tx: CatalogTransaction) -> int:
+        record = existing(tx.dataset(address.key), address.uri, catalog.redacted_url)
+        if not tx.drop_tag(record.id, name):
+            raise no_such_reference(record, address.uri, f"tag {name!r}")
+        return record.id
+
+    def is_dropped(tx: CatalogTransaction, dataset_id: int) -> bool:
+        return name not in tx.tags(dataset_id)
+
+    in_transaction(catalog, address.uri, "", drop, carried_out=is_dropped, resolve=False)
+
+
+def _check_tag(name: str) -> None:
+    reason = None
+    if not text("tag", name).strip() or len(name) > _LONGEST or "\0" in name:
+        reason = f"must be a text of 1 to {_LONGEST} characters without NUL."
+    elif version_number(name) is not None:
+        reason = "reads like the number of a version."
+    if reason is not None:
+        raise InvalidOptionError(option="tag", value=name, reason=reason)
+
+
+# --- Branches of a dataset: made, listed, dropped, and taken over by the dataset.
+#
+# A branch begins as the files of one version. The dataset does not see commits to a branch until
+# `fast_forward` commits the same versions to the dataset. All this is metadata: no data file is
+# read or written. The work grows with the number of files of the version.
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+def make_branch(catalog: Catalog, address: Address, name: str, version: int | None) -> Address:
+    """Make a branch from a version, by default from the newest one; returns its address.
+
+    Without a version, an existing branch is returned.
+    """
+    _check(address, name)
+    found = address.branch(name)
+    write_id = str(uuid6.uuid7())
+
+    def make(tx: CatalogTransaction) -> int:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        base = record.current_version if version is None else version
+        check_readable(record, address.uri, base, tx)
+        there = tx.branches(record.id).get(name)
+        if there is not None:
+            if version is None:
+                return there.dataset_id
+            raise InvalidOptionError(
+                option="branch",
+                value=name,
+                reason="exists already. Drop it first: dataset.drop_branch(name).",
+            )
+        _check_same_columns(tx, record, address.uri, base)
+        return _begin(tx, record, name, base, write_id)
+
+    def is_made(tx: CatalogTransaction, made: int) -> bool:
+        return _branch_id(tx, address, name) == made
+
+    in_transaction(catalog, address.uri, "", make, carried_out=is_made, resolve=False)
+    return found
+
+
+def branches(catalog: Catalog, address: Address, reader: CatalogReader) -> Mapping[str, Branch]:
+    """The branches of a dataset, by name."""
+    record = existing(reader.dataset(address.key), address.uri, catalog.redacted_url)
+    return reader.branches(record.id)
+
+
+def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
+    """Remove a branch and its versions.
+
+    Its files expire at this moment: a vacuum of the dataset deletes them after the retention.
+
+    Raises:
+        VersionNotFoundError: the dataset has no such branch.
+    """
+
+    def hide(tx: CatalogTransaction) -> int:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        branch = _existing_branch(tx, record, address.uri, name)
+        # Under the branch's lock: a running write commits before this, or finds that the branch is
+        # gone.
+        tx.lock_dataset(with_branch(record.base_uri, name))
+        tx.expire_branch(record.id, branch.dataset_id)
+        tx.drop_dataset(branch.dataset_id)
+        return branch.dataset_id
+
+    def is_hidden(tx: CatalogTransaction, hidden: int) -> bool:
+        return _branch_id(tx, address, name) != hidden
+
+    hidden = in_transaction(catalog, address.uri, "", hide, carried_out=is_hidden, resolve=False)
+    # Without the lock of the dataset, which other writers need. If this fails, `make_branch` and
+    # `finish_drops` remove the rest.
+    with suppress(PlakeError):
+        in_transaction(
+            catalog, address.uri, "", lambda tx: tx.forget_dataset(hidden), resolve=False
+        )
+
+
+def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
+    """Commit the versions of a branch to its dataset, one by one.
+
+    The branch stays; it then equals the dataset.
+
+    Raises:
+        VersionNotFoundError: the dataset has no such branch, or versions of the branch were
+            expired.
+        CommitConflictError: something was committed to the dataset since the branch was made.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    write_id = str(uuid6.uuid7())
+
+    def forward(tx: CatalogTransaction) -> WriteResult:
+        record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
+        key = with_branch(record.base_uri, name)
+        branch = _existing_branch(tx, record, address.uri, name)
+        uri = with_branch(address.uri, name)
+        theirs = existing(tx.lock_dataset(key), uri, catalog.redacted_url)
+        _check_unchanged(record, address.uri, branch)
+        check_readable(theirs, uri, branch.base_version, tx)
+        _take_over(tx, record, theirs, branch.base_version, write_id)
+        tx.set_branch_base(branch.dataset_id, theirs.current_version)
+        schema_version = tx.schema_at(record.id, theirs.current_version)[0]
+        return WriteResult(theirs.current_version, 0, 0, schema_version)
+
+    done = is_committed(address.key, write_id)
+    return in_transaction(catalog, address.uri, write_id, forward, carried_out=done)
+
+
+# --- a branch begins ------------------------------------------------------------------
+
+
+def _begin(
+    tx: CatalogTransaction, record: DatasetRecord, name: str, base: int, write_id: str
+) -> int:
+    """Register a branch with the files, vectors and schemas of a version, and its history.
+
+    Returns its id.
+    """
+    key = with_branch(record.base_uri, name)
+    for dropped in tx.dropped_datasets():
+        if dropped.base_uri == key:  # a drop that was interrupted
+            tx.forget_dataset(dropped.id)
+    registered = tx.register_dataset(key, record.name)
+    tx.insert_branch(record, Branch(name, registered.id, base, base), write_id)
+    for number, schema in tx.schemas(record.id).items():
+        if number <= base:
+            tx.insert_schema(registered.id, number, schema)
+    return registered.id
+
+
+# --- a dataset takes over a branch ------------------------------------------------------
+
+
+def _take_over(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    branch: DatasetRecord,
+    base: int,
+    write_id: str,
+) -> None:
+    """Commit the versions of a branch after its base to the dataset, which is at the base."""
+    commits = tx.transactions_since(branch.id, base)
+    if not commits:
+        return
+    _take_over_schema(tx, record, branch, base)
+    changes = tx.changes_since(branch.id, base)
+    ids: dict[int, int] = {}
+    if changes.removed_files or changes.removed_vectors or changes.vectors:
+        mine = tx.live_paths(record.id, base)
+        ids = {one: mine[path] for path, one in tx.live_paths(branch.id, base).items()}
+    # New identities of rows continue after those of the branch.
+    new_rows = [0] * (len(commits) - 1) + [branch.next_row_id - record.next_row_id]
+    added: dict[int, list[int]] = {}
+    for file in changes.files:
+        added.setdefault(file.version, []).append(file.id)
+    for commit, rows in zip(commits, new_rows):
+        is_last = commit.version == branch.current_version
+        _commit_again(tx, record.id, commit, write_id if is_last else str(uuid6.uuid7()), rows)
+        ids |= tx.copy_files(record.id, added.get(commit.version, ()))
+        gone = set(changes.removed_files.get(commit.version, ()))
+        tx.remove_files(record.id, commit.version, [ids[one] for one in gone])
+        tx.set_vectors(record.id, commit.version, _vectors_of(changes, commit.version, ids, gone))
+
+
+def _take_over_schema(
+    tx: CatalogTransaction, record: DatasetRecord, branch: DatasetRecord, base: int
+) -> None:
+    """Bring the schemas, the properties and the search index of a dataset to those of a branch."""
+    schemas = [tx.schema_at(record.id, base)[1]]
+    for number, schema in sorted(tx.schemas(branch.id).items()):
+        if number > base:
+            tx.insert_schema(record.id, number, schema)
+            schemas.append(schema)
+    if branch.properties != record.properties:
+        rebuild_index(tx, record, schemas[-1], branch.properties)
+        _index_dropped(tx, record, branch, schemas[-1])
+        tx.set_properties(record.id, branch.properties)
+    # Versions in between are searched too, with keys in the encoding of their own schemas.
+    for column_id in encoded_anew(schemas):
+        tx.invalidate_bounds(record.id, column_id)
+
+
+def _index_dropped(
+    tx: CatalogTransaction, record: DatasetRecord, branch: DatasetRecord, schema: pa.Schema
+) -> None:
+    """Let every file match a search over columns that joined the index and then left the schema.
+
+    Older versions, which have the columns, are searched by them.
+    """
+    joined = set(branch.properties.indexed_columns) - set(record.properties.indexed_columns)
+    joined -= {leaf.id for leaf in leaves(schema)}
+    if joined:
+        unknown = (keys.UNBOUNDED_LOWER, keys.UNBOUNDED_UPPER, None)
+        for file in tx.files_added_since(record.id, 0):
+            rows = [FileBounds(one, *unknown, file.row_count, True) for one in sorted(joined)]
+            tx.insert_bounds(record.id, [(file.id, row) for row in rows])
+
+
+def _commit_again(
+    tx: CatalogTransaction, dataset_id: int, commit: TransactionRecord, write_id: str, rows: int
+) -> None:
+    app_id, number = commit.txn_app_id, commit.txn_version
+    # The same application may have committed the number to the dataset before.
+    if (
+        app_id is not None
+        and number is not None
+        and tx.transaction_by_txn(dataset_id, app_id, number) is not None
+    ):
+        app_id = number = None
+    tx.insert_transaction(
+        dataset_id,
+        commit.version,
+        commit.operation,
+        commit.metadata,
+        commit.summary,
+        write_id,
+        app_id,
+        number,
+        new_rows=rows,
+        # The committer is whoever takes the branch over; the writer of the branch is recorded too.
+        committer={"branch_by": commit.committed_by or ""},
+    )
+
+
+def _vectors_of(
+    changes: DatasetChanges, version: int, ids: Mapping[int, int], gone: Set[int]
+) -> dict[int, DeletionVector | None]:
+    """The new deletion vectors of files after a commit; None: the file has no vector any more."""
+    removed = changes.removed_vectors.get(version, [])
+    found: dict[int, DeletionVector | None] = {ids[one]: None for one in removed if one not in gone}
+    for file_id, vector in changes.vectors.get(version, {}).items():
+        found[ids[file_id]] = vector
+    return found
+
+
+# --- checks -----------------------------------------------------------------------------
+
+
+def _check(address: Address, name: str) -> None:
+    reason = None
+    if address.is_branch:
+        reason = f"cannot be made of a branch: {address.uri} is one."
+    elif not _NAME.fullmatch(text("branch", name)):
+        reason = "must be 1 to 128 ASCII letters, digits, '_', '-' and '.', not '-' or '.' first."
+    elif name.lower() == "main":
+        reason = "is what the dataset itself is called in `refs`."
+    if reason is not None:
+        raise InvalidOptionError(option="branch", value=name, reason=reason)
+
+
+def _check_same_columns(
+    tx: CatalogTransaction, record: DatasetRecord, uri: str, version: int
+) -> None:
+    """Check that a version has the schema that is in force: properties name columns of that."""
+    since = tx.schema_at(record.id, record.current_version)[0]
+    if version < since:
+        raise InvalidOptionError(
+            option="version",
+            value=version,
+            reason=f"has another schema than {uri} has now. Make a branch of version {since} or "
+            "a later one.",
+        )
+
+
+def _check_unchanged(record: DatasetRecord, uri: str, branch: Branch) -> None:
+    if record.current_version != branch.base_version:
+        raise CommitConflictError(
+            dataset=uri,
+            base_version=branch.base_version,
+            current_version=record.current_version,
+            reason=f"branch {branch.name!r} begins at version {branch.base_version}. Read the "
+            "branch and write its rows to the dataset, or drop the branch and make a new one",
+        )
+
+
+def _existing_branch(reader: CatalogReader, record: DatasetRecord, uri: str, name: str) -> Branch:
+    branch = reader.branches(record.id).get(name)
+    if branch is None:
+        raise no_such_reference(record, uri, f"branch {name!r}")
+    return branch
+
+
+def _branch_id(tx: CatalogTransaction, address: Address, name: str) -> int | None:
+    """The id of a branch, or None, after every change of the dataset's branches has ended."""
+    record = tx.lock_dataset(address.key)
+    found = None if record is None else tx.branches(record.id).get(name)
+    return None if found is None else found.dataset_id

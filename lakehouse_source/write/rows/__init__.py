@@ -1,1 +1,0 @@
-"""Verb. The rows that callers give, and the files that are written from them."""
