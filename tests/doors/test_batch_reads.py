@@ -65,6 +65,7 @@ def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
         spark.conf.unset(key)
 
 
+@pytest.mark.long
 def test_scans_come_in_batches_unless_they_are_switched_off(
     spark_planner: SparkSession, sides: tuple[DataFrame, DataFrame]
 ) -> None:
@@ -139,6 +140,7 @@ HOLDING: dict[str, Callable[[DataFrame], DataFrame]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HOLDING)
 @pytest.mark.cases(2)
 def test_rows_that_spark_keeps_outlive_their_batch(
@@ -148,6 +150,7 @@ def test_rows_that_spark_keeps_outlive_their_batch(
     assert ours.collect() == native.collect()
 
 
+@pytest.mark.long
 def test_cached_rows_outlive_their_batch(sides: tuple[DataFrame, DataFrame]) -> None:
     cached = sides[0].where("id % 1009 = 0").cache()
     expected = sides[1].where("id % 1009 = 0").orderBy("id").collect()
@@ -171,6 +174,7 @@ def test_without_compiled_code_the_rows_are_the_same(
             assert sides[0].where(few).orderBy("id").collect() == expected
 
 
+@pytest.mark.long
 def test_a_query_that_stops_early_gives_its_rows(sides: tuple[DataFrame, DataFrame]) -> None:
     for side in sides:
         assert len(side.where("even").limit(10).collect()) == 10

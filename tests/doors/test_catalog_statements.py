@@ -19,6 +19,7 @@ def session(spark_catalog: SparkSession) -> Iterator[SparkSession]:
     spark_catalog.sql("DROP NAMESPACE plake.said CASCADE")
 
 
+@pytest.mark.long
 def test_a_table_of_another_format_is_refused(session: SparkSession) -> None:
     for form in ("delta", "iceberg", "csv", "ORC"):
         for text in (
@@ -33,6 +34,7 @@ def test_a_table_of_another_format_is_refused(session: SparkSession) -> None:
     assert session.sql("SHOW TABLES IN plake.said").collect() == []
 
 
+@pytest.mark.long
 def test_a_table_without_a_format_or_of_plake_is_made(session: SparkSession) -> None:
     session.range(3).write.saveAsTable("plake.said.a")  # Spark names its default format here
     session.range(3).write.format("plake").saveAsTable("plake.said.b")
@@ -41,6 +43,7 @@ def test_a_table_without_a_format_or_of_plake_is_made(session: SparkSession) -> 
     assert session.table("plake.said.a").count() == session.table("plake.said.b").count() == 3
 
 
+@pytest.mark.long
 def test_a_shown_create_statement_makes_the_table_again(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -65,6 +68,7 @@ def test_a_shown_create_statement_makes_the_table_again(
     assert f"{tmp_path}/own" in made
 
 
+@pytest.mark.long
 def test_the_rows_of_a_condition_are_replaced_by_name(session: SparkSession) -> None:
     session.sql("CREATE TABLE plake.said.t AS SELECT id, id % 3 AS k FROM range(9)")
     new, wrong = session.sql("SELECT 100L AS id, 1L AS k"), session.sql("SELECT 5L AS id, 2L AS k")

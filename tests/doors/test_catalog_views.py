@@ -32,6 +32,7 @@ def rows(spark: SparkSession, text: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in spark.sql(text).collect()]
 
 
+@pytest.mark.long
 def test_a_view_shows_what_its_text_gives_now(spark_views: SparkSession) -> None:
     spark = spark_views
     spark.sql("USE plake.shop")
@@ -56,6 +57,7 @@ def test_a_view_shows_what_its_text_gives_now(spark_views: SparkSession) -> None
     assert rows(spark, "SELECT most FROM plake.shop.over") == [(3,)]
 
 
+@pytest.mark.long
 def test_a_view_is_replaced_renamed_and_dropped(spark_views: SparkSession) -> None:
     spark = spark_views
     spark.sql("CREATE VIEW plake.shop.v AS SELECT 1 AS a")
@@ -77,6 +79,7 @@ def test_a_view_is_replaced_renamed_and_dropped(spark_views: SparkSession) -> No
         spark.sql("SELECT * FROM plake.shop.w")
 
 
+@pytest.mark.long
 def test_a_view_and_a_table_are_not_taken_for_each_other(spark_views: SparkSession) -> None:
     spark = spark_views
     spark.sql("CREATE VIEW plake.shop.v AS SELECT 1L AS id, 1L AS k")

@@ -81,6 +81,7 @@ CASES: list[tuple[Callable[[Any, Any], None], str]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("change", "statement"), CASES)
 @pytest.mark.cases(2)
 def test_a_change_does_what_duckdb_does(
@@ -104,6 +105,7 @@ def test_a_change_does_what_duckdb_does(
     assert shown(frame.collect()) == shown(oracle([statement]))
 
 
+@pytest.mark.long
 def test_a_row_that_several_source_rows_change_is_refused(
     spark: SparkSession, source: Any, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_wrong_uses_are_refused(spark: SparkSession, source: Any, tmp_path: Path
     assert last(path).version == 2
 
 
+@pytest.mark.long
 def test_fields_of_structs_are_set_by_name(spark: SparkSession, tmp_path: Path) -> None:
     """A NULL struct becomes one whose other fields are NULL, as with Spark's UPDATE."""
     type_ = "struct<id: bigint, a: struct<city: string, geo: struct<x: double, y: int>>>"
@@ -225,6 +228,7 @@ def test_fields_of_structs_are_set_by_name(spark: SparkSession, tmp_path: Path) 
         insert.execute()
 
 
+@pytest.mark.long
 def test_structs_are_assigned_by_the_names_of_their_fields(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -178,6 +178,7 @@ def by_method(spark: SparkSession, table: str, start: int, end: int) -> DataFram
 DOORS: list[Door] = [by_option, by_function, by_clause, by_method]
 
 
+@pytest.mark.long
 def test_every_kind_of_change_is_in_the_history(history: History) -> None:
     kinds = " ".join(history.feed(1, history.version))
     assert all(kind in kinds for kind in ("insert", "delete", "update_preimage"))
@@ -209,6 +210,7 @@ def test_tables_that_are_known_by_their_paths(spark_catalog: SparkSession, tmp_p
     assert sorted(row.id for row in quoted.collect()) == [1, 9]
 
 
+@pytest.mark.long
 def test_bounds_and_modes_of_the_clause(spark_catalog: SparkSession, history: History) -> None:
     if not HAS_CHANGES:
         pytest.skip("CHANGES FROM is of Spark 4.2")
@@ -278,6 +280,7 @@ def test_identities_and_versions_of_rows(spark_catalog: SparkSession, history: H
         assert reader.changes(TABLE).columns[:2] == ["id", "_row_id"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("door", DOORS)
 def test_what_no_condition_wants_is_not_read(
     spark_catalog: SparkSession, tmp_path: Path, door: Door
@@ -425,6 +428,7 @@ TWO = [(3, "delete", 2), (3, "insert", 2)]
 DELETE = [(4, "delete", 3)]
 
 
+@pytest.mark.long
 def test_a_stream_of_changes_by_name_is_the_one_by_path(
     spark_catalog: SparkSession, streamed: str, tmp_path: Path
 ) -> None:
@@ -439,6 +443,7 @@ def test_a_stream_of_changes_by_name_is_the_one_by_path(
     assert changed(by_path, tmp_path / "path") == INSERTS + UPDATE + DELETE
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not HAS_CHANGES, reason="Spark has streams of changes from 4.2 on")
 def test_streams_of_changes_take_the_options_of_spark(
     spark_catalog: SparkSession, streamed: str, tmp_path: Path
@@ -460,6 +465,7 @@ def test_streams_of_changes_take_the_options_of_spark(
         found(startingVersion=1, endingVersion=4)
 
 
+@pytest.mark.long
 def test_table_changes_takes_the_names_that_call_takes(
     spark_catalog: SparkSession, history: History
 ) -> None:

@@ -77,6 +77,7 @@ def test_the_feed_is_that_of_python(session: SparkSession, path: str) -> None:
     assert frame.count() == sum(in_python(path).values())
 
 
+@pytest.mark.long
 def test_a_query_over_the_feed_prunes_and_answers_right(session: SparkSession, path: str) -> None:
     frame = feed(session, path)
     assert in_spark(frame.where("id = 3")) == in_python(path, where="id = 3")

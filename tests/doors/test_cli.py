@@ -533,6 +533,7 @@ def test_verify_that_finds_something_ends_with_3(place: Place) -> None:
     assert not any(row["ok"] for row in done.rows)
 
 
+@pytest.mark.long
 def test_a_catalog_that_cannot_be_written_refuses_in_one_line(postgres_server: Any) -> None:
     """A role that may only read: files of root are writable whatever their mode says."""
     url = postgres_server.new_catalog()
@@ -613,6 +614,7 @@ def in_terminal(arguments: Sequence[str], answer: str = "", **environment: str) 
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown.decode()
 
 
+@pytest.mark.long
 def test_a_question_is_asked_before_anything_is_deleted(place: Place) -> None:
     lake.write_dataset({"month": [9], "carrier": ["X"], "miles": [0]}, place.path, mode="overwrite",
                        catalog=place.catalog)  # fmt: skip
@@ -683,6 +685,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         assert process.wait(60) == 141
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["commit begun", "before COMMIT"])
 def test_an_interrupted_compaction_loses_nothing(place: Place, point: str) -> None:
     before = sorted(place.dataset().scan().to_table().to_pylist(), key=str)

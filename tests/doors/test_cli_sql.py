@@ -147,6 +147,7 @@ FORMS = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(FORMS, CONDITIONS)
 def test_any_condition_gives_what_duckdb_gives(
     catalog: lake.DatasetCatalog, form: str, condition: str

@@ -234,6 +234,7 @@ def test_the_conditions_are_worth_asking(truth: list[Answer]) -> None:
     assert all(name in text for name in [*INTS, *DOUBLES, *TEXTS, "time_hour"])
 
 
+@pytest.mark.long
 def test_python_finds_the_rows_that_spark_finds(uri: str, truth: list[Answer]) -> None:
     dataset = lake.open_dataset(uri)
     wrong = []
@@ -269,6 +270,7 @@ def sample(name: str) -> list[tuple[int, str]]:
     return list(enumerate(conditions()))[ZONES.index(name) * step // 2 :: step][:SAMPLE]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ZONES)
 def test_spark_with_the_where_option(spark: Any, uri: str, truth: list[Answer], name: str) -> None:
     with zone(spark, name):
@@ -296,6 +298,7 @@ WITHOUT_ZONE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*ZONES, "Asia/Kolkata"])
 def test_times_without_a_zone_are_pushed_in_the_session_zone(
     spark: Any, spark_planner: Any, uri: str, source: str, name: str

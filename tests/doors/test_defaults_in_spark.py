@@ -64,6 +64,7 @@ def test_files_without_a_column_have_its_default_of_every_type(read: Read, tmp_p
     assert [tuple(row) for row in counts] == [(2,) * len(DEFAULTS)]
 
 
+@pytest.mark.long
 def test_conditions_and_aggregates_on_a_default(read: Read, tmp_path: Path) -> None:
     uri = str(tmp_path / "data")
     lake.write_dataset(pa.table({"k": [1, 2], "s": [{"x": 1}, None]}), uri)

@@ -111,6 +111,7 @@ def unreachable() -> str:
     return "postgresql://someone:CANARY-9f@127.0.0.1:1/nodb?connect_timeout=2"
 
 
+@pytest.mark.long
 def test_a_catalog_that_cannot_be_reached(
     spark: SparkSession, tmp_path: Path, unreachable: str
 ) -> None:

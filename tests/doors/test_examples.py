@@ -170,7 +170,7 @@ def test_the_examples_of_a_page_run(session: Session, run: Callable[..., None]) 
 
 
 @pytest.mark.parametrize("session", parameters(docstrings()))
-@pytest.mark.cases(8)
+@pytest.mark.cases(4)
 def test_the_examples_of_a_docstring_run(session: Session, run: Callable[..., None]) -> None:
     first = docstring(lake)
     run(first, *([session] if session != first else []))

@@ -203,6 +203,7 @@ def test_drawn_expressions(spark: SparkSession) -> None:
     check(spark, drawn(seed=1, count=90), zone="UTC", errors=0)
 
 
+@pytest.mark.long
 def test_functions_of_arrays(spark: SparkSession) -> None:
     texts = [text for text in written() if "split(" in text or "array_" in text or "get(" in text]
     texts += ["element_at(array(l, i), y)", "element_at(array(s), i)", "get(array(t), h)"]
@@ -264,6 +265,7 @@ def scans(spark: SparkSession, folder: Path, seed: int, count: int, zone: str) -
         assert kept == wanted, text
 
 
+@pytest.mark.long
 def test_scans_by_drawn_conditions(spark: SparkSession, tmp_path: Path) -> None:
     scans(spark, tmp_path, 3, 150, "UTC")
 

@@ -313,6 +313,7 @@ def test_conditions_and_columns_are_those_of_a_feed(uri: str) -> None:
 # --- in Spark -------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_copy_is_kept_equal_by_a_stream_of_changes_and_merge(
     spark: SparkSession, tmp_path: Path
 ) -> None:

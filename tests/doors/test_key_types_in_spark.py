@@ -37,6 +37,7 @@ TYPES = {
 }
 
 
+@pytest.mark.long
 def test_a_merge_in_python_finds_the_keys_that_spark_finds(spark: SparkSession) -> None:
     """One query for every pair of types, and the analysis of each pair."""
     frame = spark.createDataFrame(

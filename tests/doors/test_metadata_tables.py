@@ -58,6 +58,7 @@ def test_spark_filters_and_aggregates_them(any_spark: Any, dataset: lake.Dataset
     assert old.option("versionAsOf", "first").load(dataset.uri).count() == 2
 
 
+@pytest.mark.long
 def test_a_tag_names_a_version(any_spark: Any, dataset: lake.Dataset) -> None:
     def load(**options: str) -> Any:
         return any_spark.read.format("plake").options(**options).load(dataset.uri)
@@ -100,6 +101,7 @@ def test_files_that_executors_wrote_have_their_sha256(spark_planner: Any, tmp_pa
     }
 
 
+@pytest.mark.long
 def test_the_history_tells_which_engine_and_application_committed(
     spark: Any, spark_catalog: Any, tmp_path: Path
 ) -> None:

@@ -197,6 +197,7 @@ def test_a_setting_of_the_catalog_gives_none(spark_catalog: SparkSession, datase
     assert lake.open_dataset(dataset).version == 1
 
 
+@pytest.mark.long
 def test_a_seal_that_was_seen_serves_for_no_other_option(
     spark_catalog: SparkSession, dataset: str, tmp_path: Path
 ) -> None:
@@ -277,6 +278,7 @@ def test_the_entry_of_the_extension_is_no_source_that_spark_finds() -> None:
             PlakeDataSource({name.upper(): "x"})
 
 
+@pytest.mark.long
 def test_rows_are_changed_by_public_options_only_of_this_dataset(
     spark: SparkSession, dataset: str, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ def save(frame: DataFrame, form: str, mode: str, place: str, option: str | None 
     (writer if option is None else writer.option("partitionOverwriteMode", option)).save(place)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("option", [None, "static", "dynamic"])
 @pytest.mark.parametrize("session", ["static", "DYNAMIC"])
 def test_save_leaves_the_rows_that_it_leaves_in_parquet(
@@ -123,6 +124,7 @@ def test_the_session_setting_replaces_all_rows_where_there_are_no_partitions(
         assert lake.open_dataset(tmp_path / "t").scan().count_rows() == rows
 
 
+@pytest.mark.long
 def test_a_streams_complete_result_replaces_the_one_before(
     named: SparkSession, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_streams_complete_result_replaces_the_one_before(
     assert lake.open_dataset(target).scan().count_rows() == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inside", ["unset", "static", "dynamic", None])
 def test_a_batch_of_a_stream_follows_its_session_and_not_the_streams(
     named: SparkSession, tmp_path: Path, inside: str | None

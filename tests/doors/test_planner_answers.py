@@ -156,6 +156,7 @@ def test_the_where_option_belongs_to_every_answer(sides: Any) -> None:
     assert reader.option("where", "id < 7").load(path).count() == 7
 
 
+@pytest.mark.long
 def test_a_schema_of_the_user_changes_what_is_compared(sides: Any) -> None:
     """`'9' > '10'`: neither the answer nor the pruning may compare numbers there."""
     spark, path = sides
@@ -169,6 +170,7 @@ def test_a_schema_of_the_user_changes_what_is_compared(sides: Any) -> None:
         assert frame.where("id IN ('7', '07')").count() == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [0, 1, 7, 119, 120, 500])
 def test_a_limit_gives_that_many_rows(rows: int, sides: Any) -> None:
     spark = sides[0]
@@ -181,6 +183,7 @@ def test_a_limit_gives_that_many_rows(rows: int, sides: Any) -> None:
     assert table.limit(rows).count() == min(rows, 120)
 
 
+@pytest.mark.long
 def test_a_limit_is_planned_and_ordered_ones_are_not(sides: Any) -> None:
     spark = sides[0]
     table = spark.table("answers_plake")
@@ -192,6 +195,7 @@ def test_a_limit_is_planned_and_ordered_ones_are_not(sides: Any) -> None:
     assert len(table.offset(100).limit(30).collect()) == 20
 
 
+@pytest.mark.long
 def test_two_limits_of_one_frame_share_nothing(sides: Any) -> None:
     table = sides[0].table("answers_plake")
     together = table.limit(2).unionAll(table.limit(50)).unionAll(table)

@@ -97,6 +97,7 @@ def frames(spark: SparkSession, folder: Path) -> list[DataFrame]:
     return [load(spark, folder / "plake"), spark.read.parquet(f"{folder}/native.parquet")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_a_condition_reads_a_part_of_the_row_groups(
     zone: str, spark_planner: SparkSession, folder: Path
@@ -200,6 +201,7 @@ def test_a_condition_that_spark_cannot_translate_is_applied(
     assert sorted(row["i"] for row in frame.collect()) == [*range(391, ROWS)]
 
 
+@pytest.mark.long
 def test_random_conditions_give_the_rows_that_spark_gives(
     spark_planner: SparkSession, tmp_path: Path
 ) -> None:

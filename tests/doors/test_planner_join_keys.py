@@ -70,6 +70,7 @@ def both(spark: SparkSession, text: str) -> tuple[DataFrame, DataFrame]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("text", QUERIES)
 @pytest.mark.cases(2)

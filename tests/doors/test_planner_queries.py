@@ -133,6 +133,7 @@ def test_the_conditions_are_not_all_alike() -> None:
     assert len(set(sizes.values())) > 20
 
 
+@pytest.mark.long
 def test_conditions_equal_parquet_without_the_extension(
     spark: SparkSession, paths: dict[str, Any], check_conditions: Any
 ) -> None:
@@ -251,6 +252,7 @@ def test_the_switch_turns_pruning_off_and_on(with_planner: pq.Side, setting: Any
     assert "PushedFilters" in scans(with_planner.t.where("k = 1"))[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_spark_s_own_setting_for_filter_pushdown_changes_nothing(
     value: str, with_planner: pq.Side, check: Check, setting: Any

@@ -112,6 +112,7 @@ def truth(spark: SparkSession, texts: list[str]) -> list[tuple[str, int]]:
     return [(text, row[f"c{i}"]) for i, text in enumerate(texts)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", ZONES)
 def test_ranges_select_what_the_functions_select(zone: str, tables: SparkSession) -> None:
     tables.conf.set("spark.sql.session.timeZone", zone)

@@ -46,6 +46,7 @@ def ids(frame: DataFrame) -> list[int]:
     return sorted(row[0] for row in frame.select("id").collect())
 
 
+@pytest.mark.long
 def test_a_view_shows_what_was_just_inserted_into_it(view: SparkSession) -> None:
     for number in (2, 3):
         view.sql(f"INSERT INTO f VALUES ({number}, 'b')")
@@ -67,6 +68,7 @@ def test_a_view_shows_what_others_wrote(view: SparkSession, path: str) -> None:
     assert ids(view.table("f")) == [1, 7]
 
 
+@pytest.mark.long
 def test_insert_from_the_view_itself_reads_the_newest_version(view: SparkSession) -> None:
     for _ in range(3):
         view.sql("INSERT INTO f SELECT id + 1, word FROM f ORDER BY id DESC LIMIT 1")
@@ -135,6 +137,7 @@ def test_every_side_of_one_query_reads_one_version(view: SparkSession, path: str
     view.catalog.dropTempView("narrow")
 
 
+@pytest.mark.long
 def test_a_cached_view_is_used_until_something_is_written(view: SparkSession, path: str) -> None:
     view.sql("CACHE TABLE f")
     try:
@@ -201,6 +204,7 @@ def test_a_global_view_shows_what_was_inserted(spark_planner: SparkSession, path
     spark_planner.catalog.dropGlobalTempView("gf")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["{}", "array({})"])
 def test_a_view_with_padded_columns_shows_new_rows_and_takes_changes(
     spark_catalog: SparkSession, tmp_path: Path, form: str

@@ -113,6 +113,7 @@ def test_restore_commits_the_old_rows_once(spark_catalog: SparkSession, twins: T
     assert lake.open_dataset(twins.path).version == 5
 
 
+@pytest.mark.long
 def test_erased_rows_are_in_no_version_of_a_cached_table(
     spark_catalog: SparkSession, twins: Twins
 ) -> None:
@@ -251,6 +252,7 @@ def test_small_files_are_compacted(spark_catalog: SparkSession, twins: Twins) ->
 IDENTITIES = "SELECT _row_id, _commit_version, id, p FROM plake.`{}` ORDER BY id"
 
 
+@pytest.mark.long
 def test_tasks_compact_as_python_does(
     spark_catalog: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -303,6 +305,7 @@ def test_tasks_of_a_compaction_are_as_many_as_asked(
     assert lake.open_dataset(path).verify().ok
 
 
+@pytest.mark.long
 def test_tasks_cluster_as_python_does(
     spark_catalog: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -429,6 +432,7 @@ def test_a_table_is_named_as_in_sql(spark_catalog: SparkSession, named: str) -> 
     assert spark_catalog.sql("CALL system.explain('`a.b`')").collect()[0].rows_total == 3
 
 
+@pytest.mark.long
 def test_wrong_calls_are_told_in_spark_s_words(spark_catalog: SparkSession, named: str) -> None:
     def told(statement: str) -> str:
         return message(spark_catalog, f"CALL plake.{statement}")
@@ -514,6 +518,7 @@ def test_a_dropped_table_is_listed_and_taken_back_with_its_rows(
     assert names_lost(spark_catalog) == []
 
 
+@pytest.mark.long
 def test_undrop_takes_only_a_name_that_a_table_lost_and_nothing_has(
     spark_catalog: SparkSession, lost: str, tmp_path: Path
 ) -> None:
@@ -538,6 +543,7 @@ def test_undrop_takes_only_a_name_that_a_table_lost_and_nothing_has(
     assert spark_catalog.table(f"{lost}.orders").columns == ["id"]
 
 
+@pytest.mark.long
 def test_tables_without_a_location_are_freed_after_the_retention(
     spark_catalog: SparkSession, lost: str, tmp_path: Path
 ) -> None:

@@ -182,6 +182,7 @@ def test_the_split_size_decides_how_many_partitions_there_are(
     assert rows(frame) == rows(plain)
 
 
+@pytest.mark.long
 def test_small_files_share_partitions_and_large_files_are_divided_by_row_groups(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ CONDITIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 def test_deleted_rows_are_left_out(spark_reader: SparkSession, uri: str, oracle: DataFrame) -> None:
     frame = load(spark_reader, uri).select(*oracle.columns)
     assert "(5 of 5 files, 4 with deleted rows)" in plan(frame)
@@ -176,6 +177,7 @@ def test_a_file_that_lost_all_of_a_batch(spark_reader: SparkSession, tmp_path: P
     assert load(spark_reader, tmp_path / "d").collect() == [(9_999,)]
 
 
+@pytest.mark.long
 def test_skipped_pages_do_not_shift_the_places_of_rows(
     spark_reader: SparkSession, tmp_path: Path
 ) -> None:

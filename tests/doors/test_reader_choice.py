@@ -116,6 +116,7 @@ def agree(frame: DataFrame, oracle: DataFrame, *conditions: str) -> None:
 # --- the same rows -----------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", ["simple", "calendar", "nested"])
 @pytest.mark.cases(2)
 def test_every_type_is_read_as_parquet_gives_it(
@@ -179,6 +180,7 @@ def test_nan_and_negative_zero_are_found(
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PARTITIONS)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 @pytest.mark.cases(2)
@@ -289,6 +291,7 @@ def test_names_with_dots_are_told_apart(
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_null_among_the_values_of_in(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:
@@ -324,6 +327,7 @@ def test_bloom_filters_of_plake_are_used_by_sparks_reader(
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_condition_on_text_and_dates_prunes_as_in_plain_parquet(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:
@@ -346,6 +350,7 @@ def test_a_condition_on_text_and_dates_prunes_as_in_plain_parquet(
 # --- files of another time ------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_columns_that_changed_after_files_were_written(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path
 ) -> None:
@@ -461,6 +466,7 @@ def large_table(**columns: Sequence[int]) -> pa.Table:
 SIZE = spark_files.FEW_VALUES // WIDTH
 
 
+@pytest.mark.long
 def test_auto_leaves_few_matches_among_many_values_to_python(
     spark_auto: SparkSession, tmp_path: Path
 ) -> None:
@@ -483,6 +489,7 @@ def test_auto_leaves_few_matches_among_many_values_to_python(
         assert "Reader" not in plan(frame.select("n"))
 
 
+@pytest.mark.long
 def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
     spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
 ) -> None:
@@ -511,6 +518,7 @@ def test_keys_of_a_join_are_left_to_python_where_rows_are_clustered_by_them(
         assert len(frame.collect()) == 1
 
 
+@pytest.mark.long
 def test_keys_from_all_over_a_table_are_no_reason_for_python(
     spark_auto: SparkSession, tmp_path: Path
 ) -> None:
@@ -691,6 +699,7 @@ def test_a_path_that_leads_out_of_the_dataset_is_not_given_to_spark(
 # --- isolation ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_frame_stays_at_its_version_and_plans_share_only_equal_scans(
     spark_reader: SparkSession, tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ def test_a_program_of_statements_and_appends(session: SparkSession, tmp_path: Pa
         check(session, path, oracle(program))
 
 
+@pytest.mark.long
 def test_merge_into_an_empty_dataset(session: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     lake.write_dataset(table([]), path)
@@ -239,6 +240,7 @@ def test_merge_into_an_empty_dataset(session: SparkSession, tmp_path: Path) -> N
     check(session, path, oracle([statement], []))
 
 
+@pytest.mark.long
 def test_a_statement_that_changes_nothing_commits_nothing(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -348,6 +350,7 @@ def test_two_source_rows_for_one_target_row_are_refused(
     assert data_files(path) == files
 
 
+@pytest.mark.long
 def test_two_source_rows_may_delete_one_target_row(session: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "t")
     view(session, path)
@@ -395,6 +398,7 @@ def between_planning_and_write(
     jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "statement",
     [
@@ -428,6 +432,7 @@ def test_a_commit_between_planning_and_writing_is_not_lost(
     assert len(set(data_files(path)) - set(files)) == 2  # of the other two commits
 
 
+@pytest.mark.long
 def test_an_update_of_other_rows_of_the_same_file_commits(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -467,6 +472,7 @@ def test_settings_of_the_session_are_options_of_statements(
     check(session, path, oracle(["DELETE FROM t WHERE id = 1"]))
 
 
+@pytest.mark.long
 def test_the_scan_of_a_statement_is_pruned_and_narrow(
     session: SparkSession, tmp_path: Path
 ) -> None:
@@ -509,6 +515,7 @@ def test_without_the_extension_statements_are_refused_by_spark(
     assert last(path).version == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_source", ["", " WHEN NOT MATCHED BY SOURCE THEN UPDATE SET k = 0"])
 def test_the_source_of_a_merge_may_be_random(
     session: SparkSession, tmp_path: Path, by_source: str
@@ -527,6 +534,7 @@ def test_the_source_of_a_merge_may_be_random(
     assert session.table("t").where("k = -1").count() == session.table("t").where("id = 1").count()
 
 
+@pytest.mark.long
 def test_structs_are_assigned_by_the_names_of_their_fields(
     session: SparkSession, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from tests.doors.frames import Read, collected, save, shown
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sampled(2)]
 
 
+@pytest.mark.long
 def test_spark_reads_old_files_under_the_new_schema_and_old_versions_under_theirs(
     read: Read, spark: SparkSession, tmp_path: Path
 ) -> None:

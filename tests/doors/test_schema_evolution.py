@@ -60,6 +60,7 @@ def append(frame: DataFrame, table: str) -> None:
     frame.writeTo(table).option("mergeSchema", "true").append()
 
 
+@pytest.mark.long
 def test_columns_that_a_table_lacks_are_added_in_the_commit_of_the_rows(
     spark_catalog: SparkSession, table: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_columns_that_a_table_lacks_are_added_in_the_commit_of_the_rows(
     assert found == sorted(wanted, key=repr)
 
 
+@pytest.mark.long
 def test_all_else_is_as_in_other_writes(spark_catalog: SparkSession, table: str) -> None:
     """Casts, defaults and the padding of CHAR: the rows of a table that had the column before."""
     columns = "id INT NOT NULL, c CHAR(3), s STRING DEFAULT 'd', st STRUCT<a: INT>"
@@ -128,6 +130,7 @@ def test_all_else_is_as_in_other_writes(spark_catalog: SparkSession, table: str)
     assert [(row["id"], row["o"]) for row in rows(spark_catalog, table)] == [(2, None), (3, 1)]
 
 
+@pytest.mark.long
 def test_a_write_that_is_refused_adds_no_column(spark_catalog: SparkSession, table: str) -> None:
     create(spark_catalog, table, "id INT NOT NULL, s STRING", "(1, 'x')")
     for text, reason in (
@@ -181,6 +184,7 @@ def merge(spark: SparkSession, table: str, clauses: str = EVERYTHING) -> None:
     spark.sql(f"MERGE WITH SCHEMA EVOLUTION INTO {table} t USING source s ON t.id = s.id {clauses}")
 
 
+@pytest.mark.long
 def test_a_merge_adds_the_columns_of_its_source(spark_catalog: SparkSession, table: str) -> None:
     create(spark_catalog, table, "id BIGINT, a STRING", "(1, 'a'), (2, 'b')")
     expected: Rows = [{"id": 1, "a": "a"}, {"id": 2, "a": "b"}]
@@ -206,6 +210,7 @@ def test_a_merge_adds_the_columns_of_its_source(spark_catalog: SparkSession, tab
         assert added == wanted
 
 
+@pytest.mark.long
 def test_clauses_name_columns_of_the_source_that_are_new(
     spark_catalog: SparkSession, table: str
 ) -> None:
@@ -259,6 +264,7 @@ def test_numbers_become_wider_and_others_are_cast(spark_catalog: SparkSession, t
         assert {**added, "id": 2, "extra": True} in rows(spark_catalog, table)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.1 has no INSERT WITH SCHEMA EVOLUTION")
 @pytest.mark.parametrize("by", ["MERGE", "INSERT"])
 def test_lists_and_maps_get_fields_and_wider_numbers(
@@ -341,6 +347,7 @@ def test_the_evolution_needs_no_pushdown(spark_catalog: SparkSession, table: str
         spark_catalog.conf.set(Setting.PLANNER, "true")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "value"),
     [("_row_id", "7L"), ("_FILE", "'f'"), ("_pos", "struct(1 AS a)"), ("_commit_version", "'x'")],

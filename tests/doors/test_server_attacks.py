@@ -183,6 +183,7 @@ def test_connections_that_are_answered_are_not_closed_for_new_ones(
             assert each.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.long
 def test_headers_and_bodies_have_their_time(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def message(spark: SparkSession, query: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.long
 def test_writes_give_the_rows_of_a_parquet_table(
     spark_planner: SparkSession, name: str, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_writes_give_the_rows_of_a_parquet_table(
     assert lake_rows == len(found)
 
 
+@pytest.mark.long
 def test_rows_of_a_dataset_are_changed_through_its_table(
     spark_planner: SparkSession, name: str, tmp_path: Path
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_table_without_location_belongs_to_spark(spark_planner: SparkSession, 
     assert not folder.exists()
 
 
+@pytest.mark.long
 def test_a_query_creates_a_table_or_leaves_nothing(
     spark_planner: SparkSession, name: str, tmp_path: Path
 ) -> None:
@@ -210,6 +213,7 @@ def test_a_query_creates_a_table_or_leaves_nothing(
     assert lake.open_dataset(tmp_path / "there").version == 2
 
 
+@pytest.mark.long
 def test_frames_are_saved_as_tables(spark_planner: SparkSession, name: str, tmp_path: Path) -> None:
     frame = spark_planner.range(4).selectExpr("id", "id % 2 AS p")
 
@@ -277,6 +281,7 @@ def test_a_stream_of_a_version_is_refused_by_name(spark_planner: SparkSession, n
     spark_planner.sql("DROP VIEW a")
 
 
+@pytest.mark.long
 def test_tables_of_other_formats_are_spark_s_own(
     spark: SparkSession, spark_planner: SparkSession, name: str
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_text_of_a_time_means_the_same_at_every_door(
     assert ids(door(spark_catalog, zoned.text(zone), tmp_path)) == [2, 3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("feed", [False, True])
 def test_a_stream_begins_at_a_time_of_the_sessions_zone(
     spark_catalog: SparkSession, zoned: Zoned, zone: str, feed: bool, tmp_path: Path

@@ -29,6 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_many_files_are_the_dataset_that_python_makes(
     spark: SparkSession, folder: Path, tmp_path: Path
 ) -> None:

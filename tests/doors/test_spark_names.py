@@ -101,6 +101,7 @@ def test_a_name_that_is_taken_or_missing_is_told_in_spark_s_words(
     assert rows(spark_catalog, f"SELECT * FROM {space}.T") == []
 
 
+@pytest.mark.long
 def test_a_table_is_created_and_replaced_by_a_query_as_one_version(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_table_is_created_and_replaced_by_a_query_as_one_version(
     assert [entry.operation for entry in history] == ["append", "replace", "replace", "create"]
 
 
+@pytest.mark.long
 def test_a_query_over_columns_with_defaults_makes_a_table_without_them(
     spark_catalog: SparkSession, space: str
 ) -> None:
@@ -143,6 +145,7 @@ def test_a_query_over_columns_with_defaults_makes_a_table_without_them(
     assert rows(spark, f"SELECT * FROM {space}.b") == [(3, 8)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("statement", ["CREATE TABLE", "CREATE OR REPLACE TABLE"])
 def test_a_query_that_fails_leaves_nothing(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog, statement: str
@@ -165,6 +168,7 @@ def test_a_query_that_fails_leaves_nothing(
     assert catalog.dataset((namespace, "t")).version == 1
 
 
+@pytest.mark.long
 def test_columns_are_changed(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
@@ -210,6 +214,7 @@ def test_columns_are_changed(
     assert catalog.dataset((space.partition(".")[2], "t")).version == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -258,6 +263,7 @@ def test_a_text_has_a_length_or_a_collation(spark_catalog: SparkSession, space: 
             spark_catalog.sql(refused)
 
 
+@pytest.mark.long
 def test_columns_get_types_that_only_spark_knows(spark_catalog: SparkSession, space: str) -> None:
     name = f"{space}.t"
     spark_catalog.sql(f"CREATE TABLE {name} (id INT, s STRUCT<a: INT>, c CHAR(4) DEFAULT 'cd')")
@@ -307,6 +313,7 @@ def test_lengths_of_texts_are_described_and_copied(spark_catalog: SparkSession, 
             spark_catalog.sql(f"INSERT INTO {space}.u SELECT id, {text} FROM {space}.u")
 
 
+@pytest.mark.long
 def test_a_column_becomes_not_null_where_no_row_is_null(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
@@ -414,6 +421,7 @@ def test_namespaces(spark_catalog: SparkSession, space: str, catalog: DatasetCat
     assert "PLAKE_NAMESPACE_NOT_FOUND" in message(spark_catalog, f"SHOW TABLES IN {space}")
 
 
+@pytest.mark.long
 def test_names_without_their_catalog(spark_catalog: SparkSession, space: str) -> None:
     name = space.partition(".")[2]
     spark_catalog.sql("USE plake")
@@ -430,6 +438,7 @@ def test_names_without_their_catalog(spark_catalog: SparkSession, space: str) ->
     assert spark_catalog.catalog.tableExists(f"{space}.t")
 
 
+@pytest.mark.long
 def test_identifiers_of_every_kind(spark_catalog: SparkSession, space: str) -> None:
     for name in ("Größe 表", "a.b", "with`tick", "x" * 200):
         table = f"{space}.{quoted(name)}"
@@ -439,6 +448,7 @@ def test_identifiers_of_every_kind(spark_catalog: SparkSession, space: str) -> N
     assert len(rows(spark_catalog, f"SHOW TABLES IN {space}")) == 4
 
 
+@pytest.mark.long
 def test_save_as_table_in_every_mode(spark_catalog: SparkSession, space: str) -> None:
     name, frame = f"{space}.t", spark_catalog.range(4).selectExpr("id", "id % 2 AS p")
     frame.write.saveAsTable(name)
@@ -457,6 +467,7 @@ def test_save_as_table_in_every_mode(spark_catalog: SparkSession, space: str) ->
     assert spark_catalog.table(name).count() == 8
 
 
+@pytest.mark.long
 def test_tables_are_written_by_write_to(spark_catalog: SparkSession, space: str) -> None:
     name, frame = f"{space}.t", spark_catalog.range(4).selectExpr("id", "id % 2 AS p")
     frame.writeTo(name).using("plake").partitionedBy(F.col("p")).tableProperty("k", "v").create()
@@ -473,6 +484,7 @@ def test_tables_are_written_by_write_to(spark_catalog: SparkSession, space: str)
         frame.writeTo(name).partitionedBy(F.partitioning.years("id")).replace()
 
 
+@pytest.mark.long
 def test_tables_and_paths_and_other_sources_in_one_statement(
     spark_catalog: SparkSession, space: str, tmp_path: Path
 ) -> None:
@@ -545,6 +557,7 @@ def test_names_need_a_catalog(spark: SparkSession, monkeypatch: pytest.MonkeyPat
     assert "spark.sql.catalog.plake.catalog" in message(session, "SHOW TABLES IN plake.default")
 
 
+@pytest.mark.long
 def test_streams_read_and_write_tables(
     spark_catalog: SparkSession, space: str, tmp_path: Path
 ) -> None:
@@ -565,6 +578,7 @@ def test_streams_read_and_write_tables(
         ).start()
 
 
+@pytest.mark.long
 def test_tables_about_a_table_are_read_by_its_name(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
@@ -592,6 +606,7 @@ def test_tables_about_a_table_are_read_by_its_name(
     assert catalog.dataset((space.partition(".")[2], "t")).version == 2
 
 
+@pytest.mark.long
 def test_branches_are_read_and_written_by_their_names_and_by_an_option(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:
@@ -673,6 +688,7 @@ def test_a_table_by_its_path_is_clustered_too(
     assert columns() == []
 
 
+@pytest.mark.long
 def test_cluster_by_is_typed_in_all_its_forms(
     spark_catalog: SparkSession, space: str, catalog: DatasetCatalog
 ) -> None:

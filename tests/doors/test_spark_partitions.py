@@ -45,6 +45,7 @@ def test_partitions_are_those_of_spark_s_own_table(
     assert len(ours) == {"": 4, "PARTITION (p = 1)": 2}.get(spec, 1)
 
 
+@pytest.mark.long
 def test_partitions_follow_from_rows(spark_catalog: SparkSession) -> None:
     spark = spark_catalog
     spark.sql("CREATE NAMESPACE IF NOT EXISTS plake.parts")

@@ -105,6 +105,7 @@ def test_a_user_s_column_keeps_its_name(spark_catalog: SparkSession, tmp_path: P
     assert stored(path) == []
 
 
+@pytest.mark.long
 def test_rows_are_inserted_and_replaced(spark_catalog: SparkSession, path: str) -> None:
     spark_catalog.sql(f"INSERT INTO {table(path)} VALUES (4, 'd', 3)")
     spark_catalog.sql(f"INSERT INTO {table(path)} (p, id) VALUES (3, 5)")
@@ -153,6 +154,7 @@ def test_rows_outside_of_a_replaced_condition_are_refused(
     assert stored(path) == [(1, "a", 1), (2, "b", 1), (3, None, 2)]
 
 
+@pytest.mark.long
 def test_statements_change_rows(spark_catalog: SparkSession, path: str) -> None:
     spark_catalog.sql(f"DELETE FROM {table(path)} WHERE id = 1")
     spark_catalog.sql(f"UPDATE {table(path)} SET name = 'new' WHERE name IS NULL")
@@ -167,6 +169,7 @@ def test_statements_change_rows(spark_catalog: SparkSession, path: str) -> None:
     assert lake.open_dataset(path).version == 5
 
 
+@pytest.mark.long
 def test_frames_are_written_to_a_path(spark_catalog: SparkSession, path: str) -> None:
     frame = spark_catalog.sql("SELECT 4L AS id, 'd' AS name, 3L AS p")
     frame.writeTo(table(path)).append()
@@ -182,6 +185,7 @@ def test_frames_are_written_to_a_path(spark_catalog: SparkSession, path: str) ->
     assert stored(path) == [(4, "d", 3)]
 
 
+@pytest.mark.long
 def test_older_versions_are_read(spark_catalog: SparkSession, path: str) -> None:
     first = lake.open_dataset(path).history()[0].timestamp
     spark_catalog.sql(f"INSERT INTO {table(path)} VALUES (4, 'd', 3)")
@@ -210,6 +214,7 @@ def test_older_versions_are_read(spark_catalog: SparkSession, path: str) -> None
     assert rows(spark_catalog, f"SELECT count(*) FROM {name} VERSION AS OF 'x'") == [(3,)]
 
 
+@pytest.mark.long
 def test_each_query_reads_the_newest_version_and_a_frame_keeps_its_own(
     spark_catalog: SparkSession, path: str
 ) -> None:
@@ -241,6 +246,7 @@ def test_a_cached_table_serves_until_it_is_refreshed(
     spark_catalog.catalog.clearCache()
 
 
+@pytest.mark.long
 def test_a_statement_on_a_cached_table_is_seen_by_the_next_query(
     spark_catalog: SparkSession, path: str
 ) -> None:
@@ -264,6 +270,7 @@ def test_a_statement_on_a_cached_table_is_seen_by_the_next_query(
         spark_catalog.catalog.clearCache()
 
 
+@pytest.mark.long
 def test_statements_name_metadata_columns_of_their_target(
     spark_catalog: SparkSession, tmp_path: Path
 ) -> None:
@@ -307,6 +314,7 @@ def test_statements_name_metadata_columns_of_their_target(
     assert spark_catalog.sql(f"SELECT id FROM {view} WHERE v = '1'").collect() == [(1,)]
 
 
+@pytest.mark.long
 def test_options_of_one_query(spark_catalog: SparkSession, path: str) -> None:
     assert spark_catalog.read.option("where", "id = 2").table(table(path)).count() == 1
     assert spark_catalog.table(table(path)).count() == 3

@@ -44,6 +44,7 @@ def overlap(ranges: list[tuple[Any, Any]]) -> bool:
     return any(high >= low for (_, high), (low, _) in pairwise(ranges))
 
 
+@pytest.mark.long
 def test_partition_values_are_brought_together(scattered: DataFrame, tmp_path: Path) -> None:
     scattered_files = data_files(save(scattered, tmp_path / "plain", partitionBy="p"))
     assert len(scattered_files) == 40
@@ -85,6 +86,7 @@ def test_sorted_files_do_not_overlap_and_a_point_query_reads_one(
     assert lake.open_dataset(tmp_path / "plain").scan("n = 1234").explain().files_read == 4
 
 
+@pytest.mark.long
 def test_the_dataset_says_by_what_frames_are_sorted(scattered: DataFrame, tmp_path: Path) -> None:
     spark, uri = scattered.sparkSession, tmp_path / "laid"
     with setting(spark, "spark.sql.shuffle.partitions", "4"), setting(
@@ -108,6 +110,7 @@ def test_the_dataset_says_by_what_frames_are_sorted(scattered: DataFrame, tmp_pa
     assert load(spark, uri).count() == 8000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by", [None, "p"])
 def test_files_of_a_frame_are_narrow_in_each_clustering_column(
     spark: SparkSession, tmp_path: Path, by: str | None
@@ -175,6 +178,7 @@ def test_a_partition_far_larger_than_others_is_divided(spark: SparkSession, tmp_
     assert load(spark, tmp_path / "skewed").count() == 60_000
 
 
+@pytest.mark.long
 def test_options_and_modes_are_those_of_the_format(scattered: DataFrame, tmp_path: Path) -> None:
     spark = scattered.sparkSession
     uri = tmp_path / "laid"

@@ -492,6 +492,7 @@ def test_a_stream_that_lags_behind_a_replaced_schema_has_its_partition_values(
         reader.latestOffset(end, reader.getDefaultReadLimit())
 
 
+@pytest.mark.long
 def test_a_stream_waits_for_a_dataset_that_does_not_exist_yet_or_fails(tmp_path: Path) -> None:
     uri = str(tmp_path / "later")
 

@@ -112,6 +112,7 @@ def test_a_running_query_gets_what_is_appended(
     assert sorted(row.id for row in rows.collect()) == [50, 51]
 
 
+@pytest.mark.long
 def test_a_change_ends_the_query_with_the_name_of_the_option(
     spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_change_ends_the_query_with_the_name_of_the_option(
     assert ids(target) == [0, 1, 2, 3, 4, 10, 11, 12]
 
 
+@pytest.mark.long
 def test_a_new_column_ends_the_query_until_it_is_loaded_again(
     spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
@@ -183,6 +185,7 @@ def test_options_of_the_other_kind_of_read_are_refused(
         stream(spark, str(tmp_path / "nothing"))
 
 
+@pytest.mark.long
 def test_a_stream_of_a_table_takes_the_options_of_a_read(
     spark_catalog: SparkSession, tmp_path: Path
 ) -> None:

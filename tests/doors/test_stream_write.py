@@ -46,6 +46,7 @@ def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_each_batch_is_one_version_with_the_pair_of_query_and_batch(
     spark: SparkSession, folder: Folder, target: str, checkpoint: str
@@ -68,6 +69,7 @@ def test_each_batch_is_one_version_with_the_pair_of_query_and_batch(
     assert lake.open_dataset(target).version == 4
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_texts_have_the_length_of_their_column_in_streams_and_in_save(
     spark_catalog: SparkSession, tmp_path: Path, checkpoint: str
@@ -137,6 +139,7 @@ def test_texts_have_the_length_of_their_column_in_streams_and_in_save(
     assert spark.table("plake.texts.t").count() == 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_replayed_batch_is_not_written_twice(
     spark: SparkSession, folder: Folder, target: str, checkpoint: str
@@ -156,6 +159,7 @@ def test_a_replayed_batch_is_not_written_twice(
     assert len(data_files(target)) == len(files) + 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_two_queries_into_one_dataset_do_not_disturb_each_other(
     spark: SparkSession, tmp_path: Path, target: str
@@ -182,6 +186,7 @@ def test_two_queries_into_one_dataset_do_not_disturb_each_other(
     assert ids(target) == sorted([*range(20), *range(100, 120), *range(100, 120)])
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_mode_complete_replaces_the_rows_in_each_batch(
     spark: SparkSession, folder: Folder, target: str, checkpoint: str
@@ -223,6 +228,7 @@ def test_mode_update_is_refused_before_anything_is_made(
     assert not spark_catalog.streams.active
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_batches_without_rows_make_no_version_but_the_first(
     spark: SparkSession, folder: Folder, target: str, checkpoint: str
@@ -239,6 +245,7 @@ def test_batches_without_rows_make_no_version_but_the_first(
         assert reader.silent_writes(-1) == {}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_new_columns_come_in_with_merge_schema(
     spark: SparkSession, folder: Folder, target: str, checkpoint: str
@@ -343,6 +350,7 @@ def test_a_replayed_batch_is_known_after_its_version_was_expired(target: str) ->
     assert ids(target) == [12]
 
 
+@pytest.mark.long
 def test_eight_queries_write_to_one_dataset_at_once_and_repeat_batches(target: str) -> None:
     def query(number: int) -> None:
         chance = random.Random(number)
@@ -364,6 +372,7 @@ def test_eight_queries_write_to_one_dataset_at_once_and_repeat_batches(target: s
     assert len(data_files(target)) == 48
 
 
+@pytest.mark.long
 def test_files_of_a_stream_stay_few_with_auto_compact(target: str) -> None:
     lake.write_dataset({"id": [0]}, target, auto_compact=True, auto_compact_min_files=4)
     for batch in range(20):
@@ -390,6 +399,7 @@ def test_the_version_a_batch_is_based_on_is_that_of_its_own_beginning(target: st
     assert ids(target) == [1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_table_that_is_dropped_under_a_stream_is_not_made_anew_without_a_name(
     spark_catalog: SparkSession, tmp_path: Path

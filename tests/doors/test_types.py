@@ -165,6 +165,7 @@ def assert_round_trips(
     return back
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", MATRIX)
 @pytest.mark.cases(2)
 def test_every_type_comes_back_as_parquet_gives_it(
@@ -222,6 +223,7 @@ def test_instants_are_the_same_in_every_session_time_zone(
         )
 
 
+@pytest.mark.long
 def test_char_and_varchar_come_back_as_in_sparks_own_tables(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -294,6 +296,7 @@ REQUIRED = StructType(
 )
 
 
+@pytest.mark.long
 def test_what_a_frame_declares_not_null_is_nullable_as_in_plain_parquet(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -310,6 +313,7 @@ def test_what_a_frame_declares_not_null_is_nullable_as_in_plain_parquet(
     assert load(spark, tmp_path / "plake").where("id IS NULL AND list[0] IS NULL").count() == 1
 
 
+@pytest.mark.long
 def test_columns_and_nested_fields_that_an_arrow_schema_declares_not_null_stay_so(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -335,6 +339,7 @@ def test_columns_and_nested_fields_that_an_arrow_schema_declares_not_null_stay_s
     ]
 
 
+@pytest.mark.long
 def test_metadata_of_columns_and_nested_fields_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     inner = StructType([StructField("a", IntegerType(), True, {"comment": "inner"})])
     schema = StructType([StructField("s", inner, True, {"comment": "outer", "n": 1})])
@@ -344,6 +349,7 @@ def test_metadata_of_columns_and_nested_fields_is_kept(spark: SparkSession, tmp_
     assert back.schema["s"].dataType["a"].metadata == {"comment": "inner"}
 
 
+@pytest.mark.long
 def test_column_names_are_taken_as_they_are(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -371,6 +377,7 @@ def test_three_hundred_columns_and_one(
     assert_round_trips(spark.range(1), tmp_path / "narrow")
 
 
+@pytest.mark.long
 def test_frames_without_rows_make_a_version_with_their_schema(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -381,6 +388,7 @@ def test_frames_without_rows_make_a_version_with_their_schema(
     assert lake.open_dataset(tmp_path / "plake").files() == []
 
 
+@pytest.mark.long
 def test_more_partitions_than_rows_leave_no_empty_files(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -472,6 +480,7 @@ def test_arrow_types_that_spark_lacks_are_widened(type_: pa.DataType, expected: 
     assert schema["x"].dataType.simpleString() == expected
 
 
+@pytest.mark.long
 def test_spark_reads_what_python_wrote_in_types_of_its_own(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:

@@ -66,6 +66,7 @@ def by_merge(frame: DataFrame, place: str) -> None:
 WAYS = (by_path, by_stream, by_query, by_insert, by_merge)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("write", WAYS)
 def test_a_model_is_fitted_over_vectors_that_were_written(
     frame: DataFrame, tmp_path: Path, write: Callable[[DataFrame, str], Any]

@@ -47,6 +47,7 @@ def spark_made(spark_catalog: SparkSession) -> Iterator[SparkSession]:
     spark.sql("DROP NAMESPACE plake.made CASCADE")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("statement", STATEMENTS)
 @pytest.mark.parametrize("view", [*VIEWS, "a_frame", "other"])
 def test_no_statement_changes_a_view_of_a_query(
@@ -78,6 +79,7 @@ def test_a_view_without_a_table_of_plake_is_left_to_spark(spark_made: SparkSessi
     spark_made.sql("DROP VIEW plain")
 
 
+@pytest.mark.long
 def test_the_source_of_a_statement_may_be_such_a_view(spark_made: SparkSession) -> None:
     spark_made.sql("CREATE TABLE plake.made.target AS SELECT id, k FROM plake.made.t WHERE id < 2")
     spark_made.sql(

@@ -43,6 +43,7 @@ def test_a_view_was_told_as_a_folder(call: str, url: str) -> None:
         CALLS[call]("recent", url)
 
 
+@pytest.mark.long
 def test_the_command_line_tells_the_same(url: str) -> None:
     assert "no dataset has the name 'ordres'" in plake("count", "ordres", "--catalog", url).err
     assert "is a view" in plake("scan", "recent", "--catalog", url).err

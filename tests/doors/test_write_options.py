@@ -194,6 +194,7 @@ def parts(spark: SparkSession, tmp_path: Path) -> tuple[Path, DataFrame]:
     return path, frame
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("condition", "incoming"),
     [
@@ -264,6 +265,7 @@ def test_overwrite_where_needs_the_mode_overwrite(
         save(parts[1], parts[0], "append", overwriteWhere="part = 'a'")
 
 
+@pytest.mark.long
 def test_dynamic_overwrite_replaces_the_partitions_that_get_rows(
     spark: SparkSession, parts: tuple[Path, DataFrame]
 ) -> None:
@@ -292,6 +294,7 @@ LARGE, WIDE = 5_000_000_000, Decimal("123456.789")
 FEBRUARY, MARCH = datetime(2024, 2, 29), datetime(2024, 3, 1, 12)
 
 
+@pytest.mark.long
 def test_merge_schema_adds_columns_and_nested_fields_and_widens(
     spark: SparkSession, spark_planner: SparkSession, tmp_path: Path
 ) -> None:
@@ -426,6 +429,7 @@ def test_sorted_row_groups_have_narrow_statistics(spark: SparkSession, tmp_path:
     assert rows(load(spark, tmp_path)) == rows(frame)
 
 
+@pytest.mark.long
 def test_batch_writes_follow_the_properties_of_the_dataset(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -453,6 +457,7 @@ def test_batch_writes_follow_the_properties_of_the_dataset(
     assert dataset.refresh().schema.field("k").type == pa.string()
 
 
+@pytest.mark.long
 @writes_bloom_filters
 def test_bloom_filters_are_written_for_the_columns_named(
     spark: SparkSession, tmp_path: Path
@@ -475,6 +480,7 @@ def test_bloom_filters_are_written_for_the_columns_named(
     assert load(spark, tmp_path).where("s = '77'").count() == 1
 
 
+@pytest.mark.long
 def test_index_columns_say_which_columns_find_files(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(1000).selectExpr("id", "CAST(id AS STRING) s", "named_struct('q', id) st")
     save(frame.coalesce(1), tmp_path, indexColumns="ST.q, `s`")
@@ -502,6 +508,7 @@ def test_an_expected_version_that_is_past_is_a_conflict(
     assert data_files(tmp_path) == before
 
 
+@pytest.mark.long
 def test_the_same_transaction_of_an_application_is_committed_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -526,6 +533,7 @@ def test_metadata_of_a_commit_is_in_the_history(spark: SparkSession, tmp_path: P
         save(spark.range(1), tmp_path, commitMetadata="[1]")
 
 
+@pytest.mark.long
 def test_a_failing_task_leaves_no_version_and_no_file(spark: SparkSession, tmp_path: Path) -> None:
     save(spark.range(2), tmp_path)
     before = data_files(tmp_path)
@@ -541,6 +549,7 @@ def test_a_failing_task_leaves_no_version_and_no_file(spark: SparkSession, tmp_p
     assert data_files(tmp_path) == before
 
 
+@pytest.mark.long
 def test_the_first_frame_without_nulls_made_a_column_that_refused_null_for_ever(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -552,6 +561,7 @@ def test_the_first_frame_without_nulls_made_a_column_that_refused_null_for_ever(
     assert load(spark, tmp_path).count() == 7
 
 
+@pytest.mark.long
 def test_null_in_a_column_that_allows_none_is_refused_unless_the_schema_may_change(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -570,6 +580,7 @@ def test_null_in_a_column_that_allows_none_is_refused_unless_the_schema_may_chan
     assert load(spark, tmp_path, version=2).schema["id"].nullable is False
 
 
+@pytest.mark.long
 def test_an_empty_frame_can_be_appended_and_can_empty_a_dataset(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -276,6 +276,7 @@ def test_footers_say_what_pyarrow_says(tmp_path: Path) -> None:
                 assert found.statistics == chunk_.statistics
 
 
+@pytest.mark.long
 def test_mutants_of_every_layout() -> None:
     """A sample of `integration/fuzz_parquet.py`; each mutant is read in a child process."""
     done = subprocess.run(

@@ -194,6 +194,7 @@ def test_a_file_of_another_kind_is_refused_and_kept(path: Path) -> None:
     assert path.read_text().startswith("these are my notes")
 
 
+@pytest.mark.long
 def test_no_file_of_a_duckdb_catalog_is_ever_readable_by_others(tmp_path: Path) -> None:
     """DuckDB makes files with all rights of the umask, and its log anew after each checkpoint."""
     (tmp_path / "own").mkdir()

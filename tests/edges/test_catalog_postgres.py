@@ -75,6 +75,7 @@ class TestPostgresContract(CatalogContract):
         return run
 
 
+@pytest.mark.long
 def test_a_low_key_takes_no_more_of_the_index_than_a_high_one(catalog: Catalog) -> None:
     """Pages of the search index that the database looks at, ten thousand files in it."""
     files = [(file_of(f"f{n}"), [bound(1, n * 10, n * 10 + 9)]) for n in range(10_000)]
@@ -456,6 +457,7 @@ def test_a_server_that_cannot_be_reached(
     assert caught.value.later == "the database of the catalog answers"
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_answer_is_given_up(url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"postgresql://u:{CANARY}@127.0.0.1:{silent.getsockname()[1]}/d?connect_timeout=2"

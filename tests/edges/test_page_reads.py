@@ -357,6 +357,7 @@ def mutated(index: list[Any], rng: random.Random) -> bytes | None:
     return bytes(fuzz.write_struct(index))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("field", [4, 6])
 def test_mutants_of_an_index_never_give_other_rows(tmp_path: Path, field: int) -> None:
     table = everything(120).select(["id", "text", "list", "struct"])

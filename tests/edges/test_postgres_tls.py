@@ -156,6 +156,7 @@ def _reach(url: str) -> str:
     return ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [str, UrlOfQuery])
 def test_a_host_that_is_not_local_needs_its_certificate(
     kind: type[str], server: TlsServer, monkeypatch: pytest.MonkeyPatch
@@ -169,6 +170,7 @@ def test_a_host_that_is_not_local_needs_its_certificate(
     assert _reach(kind(server.url())) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [str, UrlOfQuery])
 def test_a_server_with_the_certificate_of_another_is_refused(
     kind: type[str], server: TlsServer

@@ -124,6 +124,7 @@ def test_vacuum_deletes_what_no_version_has(uri: str, catalog: lake.Catalog) -> 
     assert ids(uri, catalog) == [3]
 
 
+@pytest.mark.long
 def test_a_vacuum_of_the_catalog_reaches_objects_by_the_environment(
     server: int, bucket: str, catalog: lake.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_write_that_raises_leaves_no_object(uri: str, catalog: lake.Catalog) -
         lake.open_dataset(uri, catalog=catalog)
 
 
+@pytest.mark.long
 def test_no_read_lists_objects(server: int, bucket: str, catalog: lake.Catalog) -> None:
     """Listing costs time and money with the size of a dataset, and misses fresh objects."""
     path = f"{bucket}/data/things"
@@ -261,6 +263,7 @@ def test_an_object_changed_before_the_commit_is_named(
     assert len(objects(uri)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_requests_that_fail_never_leave_a_version_with_a_partial_object(
     server: int, bucket: str, catalog: lake.Catalog
@@ -362,6 +365,7 @@ def test_objects_that_others_wrote_are_added_where_they_stand(
     assert before.items() <= objects(uri).items()
 
 
+@pytest.mark.long
 def test_a_point_fetches_the_pages_that_may_hold_it(
     server: int, bucket: str, catalog: lake.Catalog
 ) -> None:
@@ -382,6 +386,7 @@ def test_a_point_fetches_the_pages_that_may_hold_it(
         assert proxy.answered_bytes < file.size_bytes / 10
 
 
+@pytest.mark.long
 def test_erased_rows_are_in_no_object(server: int, bucket: str, uri: str, tmp_path: Path) -> None:
     catalog = f"sqlite://{tmp_path}/catalog.db"
     table = pa.table({"id": [1, 2, 3, 4], "who": ["ann", "bob-the-builder", "cy", "di"]})

@@ -65,6 +65,7 @@ class Watched:
         self._asking.close()
 
 
+@pytest.mark.long
 def test_a_thousand_open_datasets_leave_the_server_to_others(
     url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:

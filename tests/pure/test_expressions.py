@@ -485,6 +485,7 @@ def test_nan_is_the_greatest_and_zeros_are_equal(rows: list[tuple[Any, Any]]) ->
         ]
 
 
+@pytest.mark.long
 @given(st.text(max_size=6), st.integers(-8, 8), st.integers(-2, 8))
 def test_substring_counts_as_spark_says(text: str, start: int, count: int) -> None:
     # Characters have the places 1 to n, and from the end -1 to -n. A start before the first

@@ -87,6 +87,7 @@ def test_names_and_values_of_strangers_are_escaped_everywhere() -> None:
     assert not re.search(r"@import|\burl\(|\bsrc=|\bon[a-z]+=", text)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_page_of_100_000_files_is_small() -> None:
     """The worst case too: ranges of any width, groups mixed, all pictures."""

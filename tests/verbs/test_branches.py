@@ -235,6 +235,7 @@ def test_a_branch_does_not_skip_what_was_committed_before_it(
             list(branch.read_changes(since))
 
 
+@pytest.mark.long
 def test_what_an_application_committed_before_the_branch_is_not_committed_again(
     catalog: lake.Catalog, dataset: lake.Dataset
 ) -> None:

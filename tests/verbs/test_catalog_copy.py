@@ -109,6 +109,7 @@ def path_of(url: str) -> Path:
     return Path(url.removeprefix("sqlite://"))
 
 
+@pytest.mark.long
 def test_there_and_back_again_nothing_is_lost(source: str, between: str, tmp_path: Path) -> None:
     back = f"sqlite://{tmp_path}/back.db"
     counts = copied(source, between)

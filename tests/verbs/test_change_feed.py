@@ -36,6 +36,7 @@ def test_the_feed_is_the_difference_in_many_histories(seed: int, tmp_path: Path)
         check(seed, str(tmp_path / "data"), catalog)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_the_feed_is_the_difference_on_every_catalog(
     seed: int, catalog: lake.Catalog, tmp_path: Path

@@ -150,6 +150,7 @@ def test_any_changed_byte_of_a_data_file_is_found(tmp_path: Path) -> None:
     assert lake.read_dataset(tmp_path, verify_checksums="file").num_rows == 500
 
 
+@pytest.mark.long
 def test_any_changed_byte_of_a_vector_is_found(tmp_path: Path) -> None:
     rows = 400_000
     lake.write_dataset({"n": list(range(rows))}, tmp_path)
@@ -193,6 +194,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+@pytest.mark.long
 def test_verify_decodes_no_page_that_is_larger_than_its_row_group(tmp_path: Path) -> None:
     """A page of 400 MB takes a few kilobytes of a file that somebody put in place of another."""
     lake.write_dataset({"n": list(range(1000))}, tmp_path)

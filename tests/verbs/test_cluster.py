@@ -63,6 +63,7 @@ def appended(uri: Path, count: int, *, rows: int = 150, seed: int = 3, **options
         lake.write_dataset(table, uri, **SMALL, **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("columns", "by"), [(["a"], None), (["a", "s.x"], "part")])
 def test_clustering_changes_no_row(
     tmp_path: Path, catalog: lake.Catalog, columns: list[str], by: str | None
@@ -233,6 +234,7 @@ def test_files_of_one_sort_share_no_value(tmp_path: Path, same: int, type_: pa.D
         assert dataset.health("v").depths["v"].most == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [["v"], ["v", "w"]])
 def test_rows_that_come_in_an_order_are_divided_once(
     columns: list[str], monkeypatch: pytest.MonkeyPatch
@@ -326,6 +328,7 @@ def test_merges_leave_few_runs_at_every_end(drawn: list[tuple[int, int, int]]) -
         assert len({run for a, b, _, run in files if a <= low <= b}) <= MOST_RUNS
 
 
+@pytest.mark.long
 def test_few_bytes_are_written_again_by_many_appends(tmp_path: Path) -> None:
     """By 40 appends that all overlap; afterwards four runs at most hold any value.
 

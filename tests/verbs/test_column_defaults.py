@@ -75,6 +75,7 @@ def through_every_reader(scan: lake.Scan) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.long
 @settings(max_examples=400 if THOROUGH else 12)
 @given(data=st.data())
 def test_any_condition_on_a_column_that_old_files_lack(data: st.DataObject) -> None:
@@ -450,6 +451,7 @@ def test_a_default_that_cannot_be_is_refused_and_nothing_is_committed(
     assert lake.open_dataset(uri).version == 1
 
 
+@pytest.mark.long
 def test_defaults_that_engines_cannot_be_given_are_filled_in_by_plake(uri: str) -> None:
     lake.write_dataset(numbers(k=[1]), uri)
     dataset = lake.open_dataset(uri)

@@ -236,6 +236,7 @@ def test_files_stay_few_with_auto_compact(tmp_path: Path) -> None:
     assert lake.open_dataset(uri).version == version + 8
 
 
+@pytest.mark.long
 def test_a_repeated_compaction_does_not_rewrite_its_own_large_files(tmp_path: Path) -> None:
     """200 commits of the same size: a row is rewritten a few times, not once per compaction."""
     uri = str(tmp_path / "data")

@@ -47,6 +47,7 @@ def test_a_consumer_reads_each_change_once_and_moves_when_it_is_told(dataset: la
     assert told(dataset.changes(consumer="all"))[:2] == [(1, "insert", 1), (1, "insert", 2)]
 
 
+@pytest.mark.long
 def test_expiry_and_vacuum_keep_what_a_consumer_has_not_read_and_nothing_else(
     dataset: lake.Dataset,
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_consumer_of_nothing_keeps_the_first_version(dataset: lake.Dataset) ->
     assert len(told(dataset.changes(consumer="new"))) == 14
 
 
+@pytest.mark.long
 def test_a_consumer_whose_time_has_passed_keeps_nothing_and_is_told_what_it_missed(
     dataset: lake.Dataset,
 ) -> None:

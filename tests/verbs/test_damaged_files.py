@@ -16,6 +16,7 @@ from integration import damage
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_damage_gives_other_rows_silently(tmp_path: Path) -> None:
     found = damage.run(range(5000, 5100), tmp_path)

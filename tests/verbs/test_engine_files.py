@@ -177,6 +177,7 @@ def test_whole_scans_and_projections(uri: str, read_in: Any, by_plake: list[str]
     assert by_plake  # `x` may hold NaN
 
 
+@pytest.mark.long
 def test_conditions_of_thousands_of_terms(uri: str, read_in: Any) -> None:
     dataset = lake.open_dataset(uri)
     keys = [[("id", "=", n), ("i", ">", n)] for n in range(3000)]

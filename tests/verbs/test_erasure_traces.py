@@ -53,6 +53,7 @@ def ids(dataset: lake.Dataset, version: int | None = None) -> list[int]:
 # --- no byte is left ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_no_byte_of_a_value_is_left_in_files_names_and_catalog(
     local: lake.Catalog, tmp_path: Path
 ) -> None:
@@ -145,6 +146,7 @@ def test_an_erasure_tells_where_else_the_catalog_repeats_its_literals(tmp_path: 
     assert "version 2 " in noted[0]
 
 
+@pytest.mark.long
 def test_a_reader_that_an_erasure_waits_for_stalls_no_writer(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_dataset_is_not_made_in_the_folder_of_another_catalog(
     assert values(home, mine) == [2]
 
 
+@pytest.mark.long
 def test_a_folder_of_an_older_release_belongs_to_who_writes_next(
     home: Path, mine: str, stranger: lake.DatasetCatalog
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_folder_of_an_older_release_belongs_to_who_writes_next(
     assert values(home, mine) == [2, 3]
 
 
+@pytest.mark.long
 def test_a_dataset_in_the_partition_folder_of_another_is_not_vacuumed(
     tmp_path: Path, stranger: lake.DatasetCatalog
 ) -> None:

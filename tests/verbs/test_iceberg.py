@@ -461,6 +461,7 @@ def _manifest(one: Range) -> Manifest:
     )
 
 
+@pytest.mark.long
 def test_manifests_stay_few_and_each_file_is_written_a_few_times() -> None:
     live: dict[tuple[int, int], int] = {}
     manifests: list[Manifest] = []

@@ -181,6 +181,7 @@ def test_a_slice_of_a_polars_frame_with_nulls_in_lists_of_structs(tmp_path: Path
     assert lake.read_dataset(tmp_path).to_pylist() == frame.to_dicts()
 
 
+@pytest.mark.long
 def test_an_iterator_is_read_batch_by_batch(tmp_path: Path) -> None:
     """The writer holds a few batches at a time, never all of them."""
     before, held = pa.total_allocated_bytes(), []

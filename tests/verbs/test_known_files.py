@@ -201,6 +201,7 @@ def plan_elsewhere(url: str, uri: str, conditions: list[str], answers: Any) -> N
     answers.send([tasks(uri, url, condition) for condition in conditions])
 
 
+@pytest.mark.long
 def test_a_commit_of_another_process_is_in_the_next_plan(
     catalog: lake.Catalog, tmp_path: Path
 ) -> None:

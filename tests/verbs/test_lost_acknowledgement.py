@@ -94,6 +94,7 @@ def test_a_connection_cut_around_commit_loses_and_doubles_nothing(
     assert len(list(Path(uri).rglob("*.parquet"))) == len(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cut", [BEFORE, AFTER, ANSWERED])
 @pytest.mark.parametrize("mode", ["append", "overwrite where"])
 def test_the_abort_after_an_unknown_commit_deletes_no_file_that_a_version_names(
@@ -225,6 +226,7 @@ def test_an_expiry_whose_answer_is_lost_reports_what_it_expired(
     assert check(direct, uri, set()) == {2: 1}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["fast", "immediate"])
 def test_writers_survive_a_restart_of_the_server(how: str, tmp_path: Path) -> None:

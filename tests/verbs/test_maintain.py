@@ -88,6 +88,7 @@ def test_the_clock_is_that_of_the_database_and_asked_once(
     assert "now()" in dataset.history()[0].metadata["expire_rows"]
 
 
+@pytest.mark.long
 def test_old_files_are_found_by_their_statistics(dataset: lake.Dataset) -> None:
     schema = dataset._snapshot.schema
     found = expired_rows(CONDITION, schema, NOW)

@@ -171,6 +171,7 @@ def test_a_catalog_by_its_url_is_opened_and_closed(tmp_path: Path, a: str, b: st
     assert [lake.read_dataset(uri, catalog=url)["id"].to_pylist() for uri in (a, b)] == [[1], [2]]
 
 
+@pytest.mark.long
 def test_transactions_that_name_the_same_datasets_in_other_orders_do_not_block_each_other(
     a: str, b: str, catalog: lake.Catalog
 ) -> None:

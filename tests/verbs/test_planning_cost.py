@@ -114,6 +114,7 @@ def test_a_plan_takes_few_round_trips(
     assert len(asked) <= most, asked
 
 
+@pytest.mark.long
 def test_no_condition_waits_for_another_parser_of_sql(tmp_path: Path) -> None:
     lake.write_dataset(TABLE, tmp_path / "t")
     code = f"""

@@ -122,6 +122,7 @@ def test_threads_share_one(dataset: lake.Dataset) -> None:
         assert sorted(pool.map(_append, [dataset] * 8)) == list(range(2, 10))
 
 
+@pytest.mark.long
 def test_children_that_are_forked_while_threads_use_a_sqlite_catalog_do_not_hang(
     tmp_path: Path,
 ) -> None:

@@ -30,6 +30,7 @@ def dataset(tmp_path: Path) -> lake.Dataset:
     return lake.open_dataset(tmp_path)
 
 
+@pytest.mark.long
 def test_a_slow_reader_of_many_files_holds_few_decoded_rows(dataset: lake.Dataset) -> None:
     """All of 2 files for each core waited in memory."""
     limit = 4_000_000

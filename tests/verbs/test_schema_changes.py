@@ -391,6 +391,7 @@ def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> bool:
     return sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
+@pytest.mark.long
 @settings(max_examples=200 if THOROUGH else 4, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_any_order_of_changes_gives_the_rows_that_a_model_in_python_gives(seed: int) -> None:
@@ -913,6 +914,7 @@ def test_the_files_are_still_plain_parquet_with_field_ids(uri: str) -> None:
     assert set(names) == {("a", b"1"), ("b", b"2"), ("c", b"1")}
 
 
+@pytest.mark.long
 def test_a_change_whose_acknowledgement_was_lost_is_made_once(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:

@@ -206,6 +206,7 @@ with lake.open_catalog(f"duckdb:///{sys.argv[1]}/lake.db") as catalog:
 """
 
 
+@pytest.mark.long
 def test_ctrl_c_inside_of_a_duckdb_catalog_is_no_exception_that_is_caught(tmp_path: Path) -> None:
     """It came as a RuntimeError, so that `except Exception` swallowed it."""
     lake.open_catalog(f"duckdb:///{tmp_path}/lake.db").create_namespace("more")

@@ -49,6 +49,7 @@ def read_when_laid_out(uri: Path, choice: LayoutChoice, conditions: Sequence[str
     return [dataset.scan(one).explain().bytes_read for one in conditions]
 
 
+@pytest.mark.long
 def test_estimates_are_near_what_the_layouts_read(tmp_path: Path) -> None:
     conditions = [
         "a BETWEEN 1000 AND 1100",
@@ -105,6 +106,7 @@ def test_a_sample_stands_for_all_rows(tmp_path: Path, monkeypatch: pytest.Monkey
         assert one.bytes_read == pytest.approx(sum(found), rel=0.5)
 
 
+@pytest.mark.long
 def test_values_that_a_sample_lacks_are_somewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ def test_texts_in_a_list_of_a_fixed_size_are_padded(tmp_path: Path) -> None:
     assert dataset.refresh().scan().to_table()["pair"].to_pylist() == [["a ", None], None]
 
 
+@pytest.mark.long
 def test_texts_that_an_update_does_not_assign_stay(tmp_path: Path, dataset: lake.Dataset) -> None:
     """Files that were written before lengths held, or by others, can still be changed."""
     write(dataset, table(ROW))

@@ -181,6 +181,7 @@ def test_a_catalog_as_it_was_made_is_read(tmp_path: Path) -> None:
             assert database.execute(f"SELECT 1 FROM {table}").fetchone(), f"{table} is empty"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", ["files"])
 def test_only_errors_of_plake_come(tmp_path: Path, table: str) -> None:
     """`'>=' not supported between instances of 'int' and 'str'`."""
