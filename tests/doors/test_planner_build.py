@@ -167,14 +167,14 @@ def test_java_uses_every_name_of_the_vocabulary(group: type) -> None:
 
 
 def test_java_spells_no_shared_name_itself() -> None:
-    """Spark's own predicates are named by texts such as "IN" and "="."""
+    """The values of settings, and a data source of Spark, are spelled like shared names."""
     spelled = {
         text
         for file in build.source_files()
         for text in re.findall(r'"([^"\n]*)"', re.sub(r"case \"[^\"]+\" ->", "", file.read_text()))
     }
     shared = {value for group in vocabulary.GROUPS for value in names(group).values()}
-    assert spelled & shared <= {"true", "false"}  # the values of settings
+    assert spelled & shared <= {"true", "false", "text"}
 
 
 def test_only_the_envelope_reads_messages_and_nothing_opens_a_pickle() -> None:

@@ -208,14 +208,14 @@ public final class ProcedureStatements implements InvocationHandler {
   /** Iceberg's {@code ALTER TABLE t CREATE TAG x AS OF VERSION 3}, and the same of branches. */
   private String reference(Words words) throws ParseException {
     Subject table = subject(words);
-    String verb = words.take("CREATE") ? "create" : words.take("DROP") ? "drop" : null;
+    String verb = words.take("CREATE") ? "create_" : words.take("DROP") ? "drop_" : null;
     String kind = words.take("TAG") ? "tag" : words.take("BRANCH") ? "branch" : null;
     if (table == null || verb == null || kind == null) {
       return null;
     }
     List<String> name = words.name(spark);
     String version = "";
-    if (verb.equals("create") && words.take("AS", "OF", "VERSION")) {
+    if (verb.equals("create_") && words.take("AS", "OF", "VERSION")) {
       String number = words.taken(INTEGER);
       if (number == null) {
         return null;
@@ -223,7 +223,7 @@ public final class ProcedureStatements implements InvocationHandler {
       version = "version => " + number + "L";
     }
     return name == null || name.size() != 1 || !words.isDone() ? null
-        : table.call(verb + "_" + kind, "name => " + literal(name.get(0)), version);
+        : table.call(verb + kind, "name => " + literal(name.get(0)), version);
   }
 
   private void throwIfOurs(Words words, String message) throws ParseException {

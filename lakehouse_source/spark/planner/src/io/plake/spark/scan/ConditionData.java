@@ -106,7 +106,7 @@ public final class ConditionData {
 
   /** All of them for people. */
   String texts() {
-    return shown.toString();
+    return String.valueOf(shown);
   }
 
   /** Tells whether no predicate was left out or weakened. */
