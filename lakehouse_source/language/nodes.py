@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.language import values
 from lakehouse_source.language import values as constants
 from lakehouse_source.language.types import (
     INSTANT,
@@ -163,12 +162,12 @@ class Value:
     cast.
     """
 
-    value: values.Literal | tuple[values.Literal | None, ...] | None
+    value: constants.Literal | tuple[constants.Literal | None, ...] | None
 
     def __str__(self) -> str:
         if isinstance(self.value, tuple):
-            return ", ".join(values.spell(one) for one in self.value)
-        return values.spell(self.value)
+            return ", ".join(map(spell_value, self.value))
+        return spell_value(self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Decimal
 from decimal import Context as DecimalContext
-from decimal import Context as Digits
 from typing import Any
 
 import pyarrow as pa
@@ -249,7 +248,7 @@ _DECIMAL: dict[str, Callable[[Decimal, Decimal], Decimal]] = {
 
 
 # Enough for all digits of a double before the point and of a scale after the point.
-_WIDE = Digits(prec=1500, Emax=10**6, Emin=-(10**6))
+_WIDE = DecimalContext(prec=1500, Emax=10**6, Emin=-(10**6))
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
 
 
