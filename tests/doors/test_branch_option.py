@@ -10,7 +10,7 @@ import lakehouse_source as lake
 from lakehouse_source.spark.protocol.vocabulary import Answer, Question
 from lakehouse_source.spark.session.catalog_request import Request
 from lakehouse_source.spark.session.options import on_branch
-from lakehouse_source.spark.tables.commands import exists
+from lakehouse_source.spark.tables.catalog_names import exists
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from lakehouse_source.spark.reading.spark_files import MOST_LAYOUTS, SparkFiles
 from lakehouse_source.spark.reading.task_read import TaskReader
 from lakehouse_source.spark.source import PlakeDataSource
 from tests.doors.frames import data_files
+from tests.doors.pushed import comparison
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +119,7 @@ def test_files_come_with_sizes_and_typed_values(tmp_path: Path) -> None:
 def test_files_that_cannot_match_are_left_out(tmp_path: Path) -> None:
     for n in range(3):
         lake.write_dataset(pa.table({"a": [n]}), tmp_path / "d")
-    term = {"op": "=", "column": ["a"], "type": "long", "values": ["1"], "null": False}
+    term = comparison("a", "=", "long", "1")
     state = answer(tmp_path / "d", condition=(term,))
     assert (len(state[Files.PATHS]), state[Planned.NOTE]) == (1, "1 of 3 files")
 
@@ -365,7 +366,7 @@ def test_auto_looks_at_values_limits_and_matches(
 
     def term(op: str, column: str, *values: int) -> dict[str, Any]:
         texts = [str(value) for value in values]
-        return {"op": op, "column": [column], "type": "long", "values": texts, "null": False}
+        return comparison(column, op, "long", *texts)
 
     assert is_spark()
     assert is_spark(condition=(term(">", "v", 5),))
@@ -400,7 +401,7 @@ def test_keys_are_wanted_of_columns_by_which_rows_are_clustered(tmp_path: Path) 
     assert keys(["v", "id"], reader=None, joined=True) == ["id"]
     # Spark's reader leaves out files by the values of partition columns only.
     assert keys(reader=Reader.SPARK, joined=True) == ["p"]
-    few = {"op": "<", "column": ["id"], "type": "long", "values": ["400"], "null": False}
+    few = comparison("id", "<", "long", "400")
     assert keys(reader=Reader.AUTO, joined=True, condition=(few,)) == []
 
 

@@ -43,6 +43,7 @@ from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.spark.writing.frame_writers import FilesWritten, PlakeWriter
 from lakehouse_source.storage import Storage
 from tests.doors.frames import data_files
+from tests.doors.pushed import call, column, comparison, literal
 
 pytestmark = pytest.mark.slow
 
@@ -98,11 +99,11 @@ def test_only_rows_that_match_the_where_option_are_shipped(
 
 def term(op: str, column: str, *values: str, type: str = "long", null: bool = False) -> Any:
     """A condition as the planner extension hands it over."""
-    return {"op": op, "column": [column], "type": type, "values": [*values], "null": null}
+    return comparison(column, op, type, *values, null=null)
 
 
 def negated(inner: Any) -> Any:
-    return {"op": "not", "terms": [inner]}
+    return call("not", inner)
 
 
 @pytest.mark.parametrize(
@@ -112,11 +113,11 @@ def negated(inner: Any) -> Any:
         ([term(">", "v", "50.0", type="double"), term("<", "id", "200")], 98),
         ([term("in", "id", "1", "999", null=True)], 2),
         ([negated(term("in", "id", "1", "999", null=True))], 0),
-        ([{"op": "is_null", "column": ["v"]}], 0),
+        ([call("is_null", column("v", "double"))], 0),
         ([term("=", "ID", "7")], 1),
-        ([{"op": "or", "terms": [term("=", "id", "7"), term(">=", "id", "990")]}], 11),
-        ([negated({"op": "and", "terms": [term(">", "id", "4"), term("<=", "id", "9")]})], 995),
-        ([{"op": "false"}], 0),
+        ([call("or", term("=", "id", "7"), term(">=", "id", "990"))], 11),
+        ([negated(call("and", term(">", "id", "4"), term("<=", "id", "9")))], 995),
+        ([literal("boolean", "false")], 0),
     ],
 )
 def test_only_rows_that_match_the_pushed_conditions_are_shipped(
@@ -131,7 +132,7 @@ def test_conditions_that_plake_has_no_word_for_are_left_to_spark(numbers: Path) 
     schema = source(numbers).schema()
     unknown = (
         term("=", "id", "1", type="string"),  # the user gave a schema in which id is text
-        {"op": "soundex", "column": ["id"]},
+        call("soundex", column("id", "long")),
         term("=", "x", "1"),
     )
     reader = PlakeReader(request(numbers), Pushdown(schema, True, unknown))
