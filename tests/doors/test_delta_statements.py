@@ -173,7 +173,7 @@ WORDS = (
 )
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [800, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.cases(2)
 def test_no_text_that_spark_accepts_is_changed(
     spark: SparkSession, spark_catalog: SparkSession, count: int

@@ -127,7 +127,8 @@ def test_settings_bring_no_deleted_row_back(
         agree(ours, theirs, "id < 2503 OR id > 19990", "f = 0.0 AND p = 2")
 
 
-@pytest.mark.parametrize("adaptive", ["true", pytest.param("false", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_joins_subqueries_and_caches_over_deleted_rows(
     spark_reader: SparkSession, uri: str, oracle: DataFrame, adaptive: str
 ) -> None:
@@ -245,7 +246,8 @@ PROMOTIONS: dict[str, tuple[pa.DataType, list[Any], pa.DataType, tuple[str, ...]
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("repeated", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("repeated", [True, False])
 def test_promoted_columns_have_the_values_of_pyarrows_cast(
     spark: SparkSession, spark_reader: SparkSession, tmp_path: Path, repeated: bool
 ) -> None:
