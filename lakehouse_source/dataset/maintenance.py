@@ -194,8 +194,8 @@ class Maintenance(OpenDataset):
         Args:
             where: as in `compact()`.
             full: as in `cluster()`.
-            zorder_by: the clustering columns. They stay the columns of the dataset (`cluster_by`):
-                later calls sort by them without naming them.
+            zorder_by: the clustering columns, by which all files are sorted then. They stay the
+                columns of the dataset (`cluster_by`): later calls sort by them what overlaps.
 
         Raises:
             CommitConflictError: another commit changed the same files.

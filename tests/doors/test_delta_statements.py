@@ -86,6 +86,8 @@ def test_optimize_sorts_a_table_by_its_clustering_columns(spark_catalog: SparkSe
     assert (done.files_removed, done.files_added) == (files, 1)
     assert sql("DESCRIBE DETAIL plake.typed.points").first().clusteringColumns == ["x", "y"]
     assert sql("OPTIMIZE plake.typed.points").first().files_removed == 0
+    (again,) = sql("OPTIMIZE plake.typed.points ZORDER BY (x, y)").collect()
+    assert (again.files_removed, again.files_added) == (1, 1)  # all files, as in Delta
     assert sql("OPTIMIZE plake.typed.points FULL").first().files_removed > 0
     assert "cluster" in said(spark_catalog, "OPTIMIZE plake.typed.points ZORDER BY y")
     assert "where" in said(spark_catalog, "OPTIMIZE plake.typed.points WHERE x = 1")

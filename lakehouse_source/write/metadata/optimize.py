@@ -17,7 +17,8 @@ def clustering(
 ) -> bool | None:
     """The argument `full` of a clustering; None: the dataset has no columns, and is compacted.
 
-    A dataset without clustering columns gets `zorder_by`, and then all its files are sorted.
+    A dataset without clustering columns gets `zorder_by`. All files are sorted where these are
+    named, as in Delta: the answer is the same before and after the dataset has them.
 
     Raises:
         InvalidOptionError: the dataset has other clustering columns, or an argument does not fit.
@@ -49,5 +50,4 @@ def clustering(
         )
     if wanted and not own:
         set_properties(catalog, address, snapshot, {"cluster_by": list(wanted)})
-        return True
-    return full if own else None
+    return full or bool(wanted) if own or wanted else None
