@@ -2864,7 +2864,7 @@ MUTANTS = [
     ),
     *_in(
         "spark/reading/spark_files.py",
-        ("doors/test_reader_answer.py",),
+        ("doors/test_reader_response.py",),
         (
             "Spark reads renamed columns by name",
             "not is_same or stored.name != name",
@@ -2894,7 +2894,7 @@ MUTANTS = [
     ),
     *_in(
         "spark/reading/spark_files.py",
-        ("doors/test_reader_answer.py",),
+        ("doors/test_reader_response.py",),
         ("keys are wanted of every column", "or share(name) <= CLUSTERED", "or True"),
         ("keys are wanted of few rows", "row_groups_read < FEW_ROW_GROUPS", "row_groups_read < 0"),
     ),

@@ -99,13 +99,13 @@ def attack(spark: Any, folder: Path) -> int:
             a pickle was loaded.
     """
     import lakehouse_source as lake
-    from lakehouse_source.spark.protocol.vocabulary import Told
+    from lakehouse_source.spark.protocol.vocabulary import Message
     from tests.doors import test_own_options as options
 
     path = str(folder / "attacked")
     lake.write_dataset({"a": [1, 2, 3]}, path)
     doors = (*options.EVERYWHERE, *options.WITH_CATALOG)
-    names = (Told.QUESTION, Told.COMMAND, Told.TASKS, Told.STATEMENT)
+    names = (Message.REQUEST, Message.COMMAND, Message.TASKS, Message.STATEMENT)
     for door in doors:
         for name in names:
             options.attacked(spark, door, path, name, folder)

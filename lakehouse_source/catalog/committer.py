@@ -16,17 +16,17 @@ from functools import lru_cache
 _LONGEST = 200  # characters of each text
 _SPARK = "pyspark"
 # What a door told about this process, which serves one application.
-_told: dict[str, str] = {}
+_claims: dict[str, str] = {}
 
 
-def tell(**facts: str) -> None:
+def claim(**facts: str) -> None:
     """Note what only a door knows about this process."""
-    _told.update(facts)
+    _claims.update(facts)
 
 
-def told() -> Mapping[str, str]:
+def claims() -> Mapping[str, str]:
     """What the door told, for a write that another process commits."""
-    return dict(_told)
+    return dict(_claims)
 
 
 @lru_cache(maxsize=1)
@@ -43,7 +43,7 @@ def system_user() -> str:
 def committer(more: Mapping[str, str]) -> dict[str, str]:
     """The user, the host, the engine and its version, and what the writer tells about itself."""
     facts = {"user": system_user(), "host": _host(), "engine": _engine()}
-    facts.update({name: _short(text) for name, text in {**_told, **more}.items() if text})
+    facts.update({name: _short(text) for name, text in {**_claims, **more}.items() if text})
     module = sys.modules.get({"spark": _SPARK}.get(facts["engine"], facts["engine"]))
     version = getattr(module, "__version__", None)
     if version is not None:

@@ -119,7 +119,7 @@ _TYPES: Mapping[Type, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Shared:
     """What was given for the options that every command has."""
 
     catalog: str | None
@@ -148,7 +148,7 @@ def common(
         def run(
             catalog: str | None, storage: tuple[str, ...], output: str, quiet: bool, **values: Any
         ) -> None:
-            function(Asked(catalog, storage, output, quiet), **values)
+            function(Shared(catalog, storage, output, quiet), **values)
 
         for option in (
             click.option("--quiet", "-q", is_flag=True, help="Show no progress."),
@@ -223,16 +223,16 @@ def command_of(spec: Command) -> click.Command:
         by_name.pop("path", None)
     decorators += [_option(one, spec) for one in by_name.values()]
     decorators += [_flag(name, flag.help) for name, flag in spec.flags.items()]
-    if spec.asks is not None or any(flag.asks for flag in spec.flags.values()):
+    if spec.confirms is not None or any(flag.confirms for flag in spec.flags.values()):
         decorators.append(click.option("--yes", "-y", is_flag=True, help="Do not ask."))
     if operation.write_page is not None:
         text = "Also write a page with pictures to a file; an existing file is replaced."
         decorators.append(click.option("--html", metavar="FILE", help=text))
-    if spec.checks_if_asked:
+    if spec.checks_on_request:
         decorators.append(_flag("check", "End with the code 3 where upkeep is worth doing."))
 
-    def run(asked: Asked, **values: Any) -> None:
-        _run(spec, operation, asked, values)
+    def run(shared: Shared, **values: Any) -> None:
+        _run(spec, operation, shared, values)
 
     function: Any = common()(run)
     for decorator in reversed(decorators):
@@ -303,9 +303,9 @@ def _chosen(
     spec: Command, operation: Operation, arguments: dict[str, Any], flags: Sequence[Flag]
 ) -> tuple[Operation, dict[str, Any], str | None]:
     """The operation that runs, its arguments, and the question before it."""
-    asks = spec.asks
+    confirms = spec.confirms
     if flags:
-        operation, asks = OPERATIONS[flags[0].operation], flags[0].asks
+        operation, confirms = OPERATIONS[flags[0].operation], flags[0].confirms
         required = {one.name for one in operation.parameters[2:] if one.required}
         if len(flags) > 1 or not required <= arguments.keys():
             raise click.UsageError(spec.misused)
@@ -314,41 +314,43 @@ def _chosen(
     if "name" in arguments:  # whatever it is the name of
         arguments[operation.parameters[1].name] = arguments.pop("name")
     known = {one.name for one in operation.parameters}
-    return operation, {key: arguments[key] for key in arguments if key in known}, asks
+    return operation, {key: arguments[key] for key in arguments if key in known}, confirms
 
 
-def _run(spec: Command, operation: Operation, asked: Asked, values: dict[str, Any]) -> None:
-    yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_if_asked)
+def _run(spec: Command, operation: Operation, shared: Shared, values: dict[str, Any]) -> None:
+    yes, checks = values.pop("yes", False), values.pop("check", not spec.checks_on_request)
     html = values.pop("html", None)
     flags = [flag for name, flag in spec.flags.items() if values.pop(name)]
     if spec.has_source:
-        if asked.catalog is not None:
+        if shared.catalog is not None:
             raise click.UsageError("SOURCE is the catalog: --catalog cannot be given too.")
-        asked = replace(asked, catalog=values.pop("source"))
+        shared = replace(shared, catalog=values.pop("source"))
     subject = ""
     if operation.subject is not Subject.NONE:
         subject = values.pop(operation.parameters[0].name)
-    target = asked.target(subject, creates=operation.subject is Subject.NEW)
-    operation, arguments, asks = _chosen(spec, operation, _given(spec, operation, values), flags)
-    call = Call(target, arguments, False if asked.quiet else None)
+    target = shared.target(subject, creates=operation.subject is Subject.NEW)
+    operation, arguments, confirms = _chosen(
+        spec, operation, _given(spec, operation, values), flags
+    )
+    call = Call(target, arguments, False if shared.quiet else None)
     names = [column.name for column in operation.columns]
-    if asks is not None and not arguments.get("dry_run", False):
+    if confirms is not None and not arguments.get("dry_run", False):
         can_try = any(one.name == "dry_run" for one in operation.parameters)
         if can_try and not yes and sys.stdin.isatty():
             would = operation.run(Call(target, {**arguments, "dry_run": True}, False))
             write_rows(names, list(would), "table", to=sys.stderr)
-        confirm(asks.format(**arguments), yes)
+        confirm(confirms.format(**arguments), yes)
     if html is not None and operation.write_page is not None:
         operation.write_page(call, html)
-        if not asked.quiet:
+        if not shared.quiet:
             click.echo(f"wrote {visible(html)}", err=True)
-    if operation.told is not None and asked.output == "table":
-        click.echo("\n".join(map(visible, operation.told(call).splitlines())))
+    if operation.text is not None and shared.output == "table":
+        click.echo("\n".join(map(visible, operation.text(call).splitlines())))
         return
     rows = [tuple(row) for row in operation.run(call)]
     if operation.name == "refs":
         rows = [row for row in rows if row[names.index("type")] == spec.kind]
-    write_rows(names, rows, asked.output, upright=spec.upright and not flags)
+    write_rows(names, rows, shared.output, upright=spec.upright and not flags)
     if spec.done is not None:
         click.echo(spec.done, err=True)
     if checks and any(spec.finds(dict(zip(names, row))) for row in rows if spec.finds):

@@ -16,7 +16,7 @@ class Flag:
 
     operation: str
     help: str
-    asks: str | None = None
+    confirms: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Command:
     short_help: str | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     metavars: Mapping[str, str] = field(default_factory=dict)
-    asks: str | None = None
+    confirms: str | None = None
     upright: bool = False
     finds: Callable[[Mapping[str, Any]], bool] | None = None
-    checks_if_asked: bool = False
+    checks_on_request: bool = False
     flags: Mapping[str, Flag] = field(default_factory=dict)
     misused: str = ""
     needs: tuple[str, ...] = ()
@@ -133,18 +133,18 @@ CHOSEN = _by_name(
     Command("plake diff flights 1 3", arguments=("version", "other_version")),
     Command(
         "plake drop sales.orders",
-        asks="This takes the name away from the dataset, or deletes it with --purge.",
+        confirms="This takes the name away from the dataset, or deletes it with --purge.",
     ),
     Command("plake dropped"),
     Command(
         "plake erase flights --where \"tailnum = 'N14228'\"",
-        asks="This erases the rows from every version and file. Nothing brings them back.",
+        confirms="This erases the rows from every version and file. Nothing brings them back.",
         upright=True,
     ),
     Command(
         "plake expire flights --keep-last 10",
         "expire_versions",
-        asks="Expired versions can be neither read nor restored.",
+        confirms="Expired versions can be neither read nor restored.",
         upright=True,
     ),
     Command(
@@ -163,7 +163,7 @@ CHOSEN = _by_name(
         "plake health flights --columns carrier,dep_delay --check --html health.html",
         split=("columns",),
         finds=lambda row: _is_call(row) and row["value"] == 1,
-        checks_if_asked=True,
+        checks_on_request=True,
     ),
     Command("plake history flights --limit 5"),
     Command(
@@ -174,7 +174,7 @@ CHOSEN = _by_name(
     Command("plake ls --catalog sqlite:////data/lake.db", "list", arguments=("namespace",)),
     Command(
         "plake maintain flights --keep-last 10",
-        asks="This deletes rows of expire_rows, expires versions and deletes files.",
+        confirms="This deletes rows of expire_rows, expires versions and deletes files.",
     ),
     Command(
         "plake properties flights --set 'sort_by=[\"carrier\"]' --unset compression",
@@ -209,10 +209,12 @@ CHOSEN = _by_name(
         kind="TAG",
     ),
     Command("plake undrop sales.orders"),
-    Command("plake vacuum flights --dry-run", asks="This deletes the files that it would remove."),
+    Command(
+        "plake vacuum flights --dry-run", confirms="This deletes the files that it would remove."
+    ),
     Command(
         "plake vacuum-catalog --dry-run",
-        asks="This deletes the files that it would remove, and what was dropped long ago.",
+        confirms="This deletes the files that it would remove, and what was dropped long ago.",
     ),
     Command("plake verify flights --checksums", finds=lambda row: not row["ok"]),
 )

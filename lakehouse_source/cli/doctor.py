@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from lakehouse_source import __version__
-from lakehouse_source.cli.build import FOUND_SOMETHING, Asked, Given, common
+from lakehouse_source.cli.build import FOUND_SOMETHING, Given, Shared, common
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.errors import PlakeError
 
@@ -22,7 +22,7 @@ _Row = tuple[str, "bool | None", str, "str | None"]
 
 @click.command(short_help="Check what is installed, and the catalog")
 @common()
-def doctor(asked: Asked) -> None:
+def doctor(shared: Shared) -> None:
     """Check Python, Java, Spark with its extension, and the catalog; say what to do.
 
     The exit code is 3 if a check fails that something needs.
@@ -31,8 +31,8 @@ def doctor(asked: Asked) -> None:
     Example:
       plake doctor --catalog sqlite:////data/lake.db
     """
-    rows = [*_python(), *_java(), *_spark(), *_catalog(asked.catalog)]
-    write_rows(("check", "ok", "found", "advice"), rows, asked.output)
+    rows = [*_python(), *_java(), *_spark(), *_catalog(shared.catalog)]
+    write_rows(("check", "ok", "found", "advice"), rows, shared.output)
     if any(ok is False for _, ok, _, _ in rows):
         raise click.exceptions.Exit(FOUND_SOMETHING)
 
@@ -59,11 +59,11 @@ def _java() -> Iterator[_Row]:
         yield "Java", None, "not found", "For Spark: install Java 17 or 21, and set JAVA_HOME."
         return
     try:
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30)
+        printed = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as exc:
         yield "Java", False, f"{program}: {exc}", "Set JAVA_HOME to a folder with bin/java."
         return
-    match = re.search(r'version "(\d+)', told.stderr)
+    match = re.search(r'version "(\d+)', printed.stderr)
     number = int(match[1]) if match else 0
     fits = number >= _OLDEST_JAVA
     advice = None if fits else f"Spark 4 needs Java {_OLDEST_JAVA} or newer: set JAVA_HOME."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse_source.cli.build import Asked, Moment, common, listed
+from lakehouse_source.cli.build import Moment, Shared, common, listed
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.errors import StorageError
 from lakehouse_source.pictures.markup import visible
@@ -38,7 +38,7 @@ _COLUMNS = click.option(
 @TO
 @common(OUTPUTS)
 def scan(
-    asked: Asked,
+    shared: Shared,
     dataset: str,
     where: str | None,
     columns: tuple[str, ...],
@@ -52,11 +52,11 @@ def scan(
     Example:
       plake scan flights --where "month = 3" --columns carrier,dep_delay --limit 10
     """
-    opened = asked.target(dataset).dataset()
+    opened = shared.target(dataset).dataset()
     names = listed(columns) or None
     found = opened.scan(where, names, limit=limit, **at)
     schema = opened.scan(None, names, **at).head(0).schema
-    write_batches(schema, found.to_batches(), asked, to)
+    write_batches(schema, found.to_batches(), shared, to)
 
 
 @click.command(short_help="Show what commits changed, row by row")
@@ -70,7 +70,7 @@ def scan(
 @TO
 @common(OUTPUTS)
 def changes(
-    asked: Asked,
+    shared: Shared,
     dataset: str,
     start: str,
     end: str | None,
@@ -85,10 +85,10 @@ def changes(
     Example:
       plake changes flights --start 2 --columns carrier --output jsonl
     """
-    opened = asked.target(dataset).dataset()
+    opened = shared.target(dataset).dataset()
     last = None if end is None else _bound(end)
     found = opened.changes(_bound(start), last, columns=listed(columns) or None, **how)
-    write_batches(found.schema, _first(found.to_batches(), limit), asked, to)
+    write_batches(found.schema, _first(found.to_batches(), limit), shared, to)
 
 
 def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
@@ -112,7 +112,7 @@ def _bound(text: str) -> int | str:
 def write_batches(
     schema: pa.Schema,
     batches: Iterable[pa.RecordBatch],
-    asked: Asked,
+    shared: Shared,
     to: str | None,
 ) -> None:
     """Write batches of rows to standard output, or to a new file and then report the file.
@@ -120,16 +120,16 @@ def write_batches(
     Raises:
         StorageError: the file cannot be written, or is there already.
     """
-    if asked.output == "parquet":
+    if shared.output == "parquet":
         if to is None:
             raise click.UsageError("--output parquet needs --to FILE.")
         _write_parquet(schema, batches, to)
     elif to is None:
-        write_rows(schema.names, _rows(batches), asked.output)
+        write_rows(schema.names, _rows(batches), shared.output)
     else:
         with _new_file(to) as path, open(path, "w", encoding="utf-8", newline="") as sink:
-            write_rows(schema.names, _rows(batches), asked.output, to=sink)
-    if to is not None and not asked.quiet:
+            write_rows(schema.names, _rows(batches), shared.output, to=sink)
+    if to is not None and not shared.quiet:
         click.echo(f"wrote {visible(to)}", err=True)
 
 

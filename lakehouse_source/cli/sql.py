@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse_source.cli.build import Asked, common
+from lakehouse_source.cli.build import Shared, common
 from lakehouse_source.cli.rows import OUTPUTS, TO, write_batches
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, NamespaceNotFoundError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("query")
 @TO
 @common(OUTPUTS)
-def sql(asked: Asked, query: str, to: str | None) -> None:
+def sql(shared: Shared, query: str, to: str | None) -> None:
     """Run a SELECT of DuckDB over the catalog's tables, which it names: orders, sales.orders.
 
     Only files that can hold rows for the conditions on a table are read.
@@ -37,7 +37,7 @@ def sql(asked: Asked, query: str, to: str | None) -> None:
         raise InvalidOptionError(
             option="sql", reason="needs the package duckdb: pip install 'plake[duckdb]'."
         ) from exc
-    target = asked.target()
+    target = shared.target()
     try:
         # Names of tables are not those of Python's variables.
         with (
@@ -52,7 +52,7 @@ def sql(asked: Asked, query: str, to: str | None) -> None:
                 raise InvalidOptionError(
                     option="sql", reason="two columns have one name: rename one with AS."
                 )
-            write_batches(schema, found, asked, to)
+            write_batches(schema, found, shared, to)
     except duckdb.Error as exc:
         raise InvalidOptionError(option="sql", reason=" ".join(str(exc).split())) from exc
 

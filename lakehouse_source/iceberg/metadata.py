@@ -360,9 +360,9 @@ def _summary(commit: TransactionRecord) -> dict[str, str]:
         "total-records": "live_rows",
         "total-data-files": "live_files",
     }
-    told = {name: str(summary[key]) for name, key in counts.items() if key in summary}
+    counted = {name: str(summary[key]) for name, key in counts.items() if key in summary}
     own = {"plake.operation": commit.operation, "plake.write-id": commit.write_id}
-    return {"operation": operation, **told, **own}
+    return {"operation": operation, **counted, **own}
 
 
 # --- The metadata of a table beside its data, for readers of Iceberg without a server.

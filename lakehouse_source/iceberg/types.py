@@ -102,9 +102,9 @@ def _check_spark_type(field: pa.Field, path: tuple[str, ...], dataset: str) -> N
         raise refused(
             dataset, path, f"has Spark's type {said}, which Iceberg cannot express", _CAST
         )
-    told = json.loads(metadata.get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR, "")
-    if str(told).lower().startswith("char("):
-        raise refused(dataset, path, f"is {told}, which Spark pads and Iceberg does not", _CAST)
+    text = json.loads(metadata.get(SPARK_METADATA, b"{}")).get(CHAR_VARCHAR, "")
+    if str(text).lower().startswith("char("):
+        raise refused(dataset, path, f"is {text}, which Spark pads and Iceberg does not", _CAST)
 
 
 def refused(

@@ -28,7 +28,7 @@ from lakehouse_source.language.types import (
     spark_name,
 )
 from lakehouse_source.language.values import check_count, parse_date, parse_time, parse_timestamp
-from lakehouse_source.language.values import spell as spell_value
+from lakehouse_source.language.values import render as render_value
 from lakehouse_source.schema.ordinal import EPOCH_DATE, instant_ns
 from lakehouse_source.schema.texts import date_text, timestamp_text
 
@@ -65,7 +65,7 @@ _WORDS = re.compile(
 )
 
 
-def spell_name(parts: Sequence[str]) -> str:
+def render_name(parts: Sequence[str]) -> str:
     """A column by its names, in backquotes where SQL needs them."""
     return ".".join(map(_quoted, parts))
 
@@ -76,7 +76,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def spell_literal(value: Any, type_: pa.DataType) -> str:
+def render_literal(value: Any, type_: pa.DataType) -> str:
     """A value of one of Spark's types."""
     if value is None:
         known = pa.types.is_null(type_) or pa.types.is_boolean(type_)
@@ -91,28 +91,28 @@ def spell_literal(value: Any, type_: pa.DataType) -> str:
         return f"CAST('{value!r}' AS FLOAT)"
     if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
         # The count has no text of its own within all years: a typed value says both.
-        return f"{spark_name(type_)} '{spell_moment(value, type_)}'"
-    return spell_value(value)
+        return f"{spark_name(type_)} '{render_moment(value, type_)}'"
+    return render_value(value)
 
 
-def spell_moment(count: int, type_: pa.DataType) -> str:
+def render_moment(count: int, type_: pa.DataType) -> str:
     """A count of days, or of microseconds on a wall clock or in UTC, as text that Spark reads."""
     if pa.types.is_date(type_):
         return date_text(count)
     return timestamp_text(count) + ("+00:00" if type_.tz is not None else "")
 
 
-def spell_typed(text: str, type_: pa.DataType) -> str | None:
+def render_typed(text: str, type_: pa.DataType) -> str | None:
     """A text after the name of its type: `DATE '2024-01-01'`; None: the type has no such form."""
     try:
         if type_ not in READ_TYPED or READ_TYPED[type_](text) is None:
             return None
     except ValueError:
         return None
-    return f"{spark_name(type_)} {spell_value(text)}"
+    return f"{spark_name(type_)} {render_value(text)}"
 
 
-def spell_call(name: str, arguments: list[tuple[str, int]]) -> str:
+def render_call(name: str, arguments: list[tuple[str, int]]) -> str:
     """An operator or a function; `arguments` are texts and how strongly each binds."""
     level = LEVELS.get(name)
     if level is None or (name == "isnull" and len(arguments) != 1):
@@ -151,7 +151,7 @@ class Literal:
     type: pa.DataType
 
     def __str__(self) -> str:
-        return spell_literal(self.value, self.type)
+        return render_literal(self.value, self.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,8 @@ class Value:
 
     def __str__(self) -> str:
         if isinstance(self.value, tuple):
-            return ", ".join(map(spell_value, self.value))
-        return spell_value(self.value)
+            return ", ".join(map(render_value, self.value))
+        return render_value(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Name:
         raise InvalidPredicateError(reason=f"{name!r} is not the name of a column")
 
     def __str__(self) -> str:
-        return spell_name(self.parts[0].split(".") if self.dotted else self.parts)
+        return render_name(self.parts[0].split(".") if self.dotted else self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Call:
     arguments: tuple[Node, ...]
 
     def __str__(self) -> str:
-        return spell_call(self.name, [(str(one), _level(one)) for one in self.arguments])
+        return render_call(self.name, [(str(one), _level(one)) for one in self.arguments])
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class Cast:
 
     def __str__(self) -> str:
         if isinstance(self.value, Literal) and isinstance(self.value.value, str) and not self.safe:
-            typed = spell_typed(self.value.value, self.to)
+            typed = render_typed(self.value.value, self.to)
             if typed is not None:
                 return typed
         word = "TRY_CAST" if self.safe else "CAST"

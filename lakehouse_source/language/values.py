@@ -173,7 +173,7 @@ def _of_scalar(scalar: pa.Scalar) -> Literal | None:
     return literal(scalar.as_py())
 
 
-def spell(value: Literal | None) -> str:
+def render(value: Literal | None) -> str:
     """A literal as SQL."""
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
@@ -189,9 +189,9 @@ def spell(value: Literal | None) -> str:
     if isinstance(value, bytes):
         return f"X'{value.hex().upper()}'"
     if isinstance(value, Timestamp):
-        return _spell_timestamp(value)
+        return _render_timestamp(value)
     if isinstance(value, datetime):
-        return _spell_timestamp(Timestamp(instant_ns(value), value.tzinfo is not None))
+        return _render_timestamp(Timestamp(instant_ns(value), value.tzinfo is not None))
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, time):
@@ -202,7 +202,7 @@ def spell(value: Literal | None) -> str:
     return str(value)
 
 
-def _spell_timestamp(value: Timestamp) -> str:
+def _render_timestamp(value: Timestamp) -> str:
     text = timestamp_text(value.nanoseconds, 1)
     return f"TIMESTAMP '{text}+00:00'" if value.zoned else f"TIMESTAMP_NTZ '{text}'"
 
@@ -298,7 +298,7 @@ def parse_date(text: str) -> date | Timestamp:
     Raises:
         ValueError: it is not a date.
     """
-    days = _told(days_of_text, text, "date")
+    days = _parsed_or_refused(days_of_text, text, "date")
     try:
         return EPOCH_DATE + timedelta(days=days)
     except OverflowError:
@@ -341,13 +341,14 @@ def parse_timestamp(text: str) -> Timestamp:
     Raises:
         ValueError: it is not a timestamp, or finer than a nanosecond.
     """
-    return _parsed(_told(_timestamp, text.strip(BLANKS), "timestamp"), text)
+    return _parsed(_parsed_or_refused(_timestamp, text.strip(BLANKS), "timestamp"), text)
 
 
 def parse_any_year(text: str) -> Timestamp:
     """As `parse_timestamp`, of years of up to 12 digits, which timestamps in seconds have."""
     return _parsed(
-        _told(lambda bare: _timestamp(bare, _ANY_YEAR), text.strip(BLANKS), "date"), text
+        _parsed_or_refused(lambda bare: _timestamp(bare, _ANY_YEAR), text.strip(BLANKS), "date"),
+        text,
     )
 
 
@@ -371,10 +372,10 @@ def parse_time(text: str) -> int:
         raise ValueError(f"the text {text!r} is not a time of day; write it as '12:30:00'")
     if len((match["part"] or "").rstrip("0")) > 9:
         raise ValueError(f"the text {text!r} is finer than a nanosecond")
-    return int(_told(_clock_ns, match, "time of day"))
+    return int(_parsed_or_refused(_clock_ns, match, "time of day"))
 
 
-def _told(read: Callable[[Any], Any], given: Any, what: str) -> Any:
+def _parsed_or_refused(read: Callable[[Any], Any], given: Any, what: str) -> Any:
     """The result of `read` for a text; its error names the text."""
     try:
         return read(given)

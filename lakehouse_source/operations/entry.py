@@ -104,7 +104,7 @@ class Operation:
 
     `run` returns rows with the values of `columns`. `changes_rows`: the dataset may show other rows
     after it. `is_called`: CALL offers it; Spark SQL has a statement, a query or a metadata table
-    for each of the others. `told` returns what people see instead of many rows, and `write_page`
+    for each of the others. `text` returns what people see instead of many rows, and `write_page`
     writes pictures of the result to a file.
     """
 
@@ -116,7 +116,7 @@ class Operation:
     subject: Subject
     changes_rows: bool = False
     is_called: bool = True
-    told: Callable[[Call], str] | None = None
+    text: Callable[[Call], str] | None = None
     write_page: Callable[[Call, str], None] | None = None
 
     @property

@@ -42,7 +42,7 @@ def explain(
     Column("size_bytes", Type.LONG, "its bytes"),
     Column("row_group", Type.LONG, "its number in the file"),
     Column("path", Type.TEXT, "where the file is, from the dataset's URI on"),
-    told=lambda table: str(_pruning(table, details=True)),
+    text=lambda table: str(_pruning(table, details=True)),
     write_page=lambda table, path: _pruning(table, details=True).to_html(path),
 )
 def explain_row_groups(

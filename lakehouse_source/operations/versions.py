@@ -151,9 +151,9 @@ def restore(
     timestamp: Annotated[datetime | None, "or a time: the version that was the newest then"] = None,
 ) -> Rows:
     """Commits a new version with the rows and the schema of an old one."""
-    from lakehouse_source.write.metadata.restore import pairs_told
+    from lakehouse_source.write.metadata.restore import describe_pairs
 
     result = table.dataset().restore(version, timestamp=timestamp)
     written = (result.version, result.files, result.row_count, result.schema_version)
     counts = (result.summary[name] for name in ("rows_added", "rows_removed", "files_removed"))
-    yield *written, *counts, pairs_told(result.pairs_left)
+    yield *written, *counts, describe_pairs(result.pairs_left)

@@ -426,8 +426,8 @@ class PagePruning:
                 written = _bounds_type(footer, position, type_, is_foreign)
                 now = wanted[leaf.id].type
                 if written is not None and (written.equals(now) or _are_ordered(written, now)):
-                    told = Leaf(leaf.path, leaf.id, written, False)
-                    self._columns[leaf.id] = position, told, now
+                    found = Leaf(leaf.path, leaf.id, written, False)
+                    self._columns[leaf.id] = position, found, now
 
     def rows(self, row_group: int, located: Iterable[int]) -> tuple[RowRange, ...] | None:
         """The rows that may match; None: the indexes rule out nothing.

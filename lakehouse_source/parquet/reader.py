@@ -128,10 +128,10 @@ class _Waiting:
             if not self._stopped:
                 self._tables.setdefault(number, deque()).append(table)
                 self._size_bytes += size
-                self._tell(number)
+                self._report(number)
             return not self._stopped
 
-    def _tell(self, number: int) -> None:
+    def _report(self, number: int) -> None:
         # To wake the caller for each table of other streams takes as long as to read a small file.
         if number == self._turn:
             self._changed.notify_all()
@@ -140,7 +140,7 @@ class _Waiting:
         """Mark that a stream has no more tables."""
         with self._changed:
             self._ended.add(number)
-            self._tell(number)
+            self._report(number)
 
     def tables(self, number: int) -> Iterator[pa.Table]:
         """The tables of a stream, whose turn begins now."""

@@ -276,13 +276,13 @@ def boxes(files: Files, across_: Column, upward: Column) -> Figure:
         f"Files over {first} and {second}",
         f"A rectangle is a file: its values of {first} from left to right, those of {second} "
         f"upwards. Small rectangles that do not overlap prune well by both.{shared}",
-        [*files.legend(), *([ASKED] if across_.asked and upward.asked else [])],
+        [*files.legend(), *([ASKED] if across_.condition and upward.condition else [])],
         drawing(
             f"{len(both):,} files by {first} and {second}",
             height,
             _upright_axis(scales[1], height, second),
             bottom_axis(scales[0].ticks(INNER), height, first),
-            *_asked(columns, scales, height),
+            *_condition_marks(columns, scales, height),
             drawn,
         ),
         headers,
@@ -290,11 +290,11 @@ def boxes(files: Files, across_: Column, upward: Column) -> Figure:
     )
 
 
-def _asked(
+def _condition_marks(
     columns: tuple[Column, Column], scales: tuple[Scale, Scale], height: float
 ) -> Iterator[Markup]:
     """The area with the values of both columns that the condition asks for."""
-    sides, ups = (one.asked_on(scale) for one, scale in zip(columns, scales))
+    sides, ups = (one.condition_spans(scale) for one, scale in zip(columns, scales))
     if len(sides) * len(ups) <= MOST_EACH:
         for left, right in sides:
             for low, high in ups:

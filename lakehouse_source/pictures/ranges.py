@@ -54,19 +54,19 @@ class Column:
     files: Sequence[int]
     lower: Sequence[Ordinal | None]
     upper: Sequence[Ordinal | None]
-    asked: Sequence[tuple[Ordinal | None, Ordinal | None]] = ()
+    condition: Sequence[tuple[Ordinal | None, Ordinal | None]] = ()
 
     def scale(self) -> Scale:
         """The axis of the column, as wide as the files' ranges."""
         values = [*self.lower, *self.upper]
         # The values of the condition also need a place among texts.
-        values += [end for both in self.asked for end in both if isinstance(end, bytes)]
+        values += [end for both in self.condition for end in both if isinstance(end, bytes)]
         return scale_of(self.type, (one for one in values if one is not None))
 
-    def asked_on(self, scale: Scale) -> list[tuple[float, float]]:
+    def condition_spans(self, scale: Scale) -> list[tuple[float, float]]:
         """The places on an axis of the values that the condition asks for."""
         found = []
-        for low, high in self.asked[:MOST_EACH]:
+        for low, high in self.condition[:MOST_EACH]:
             first = 0.0 if low is None else scale.place(low) - scale.half
             last = 1.0 if high is None else scale.place(high) + scale.half
             if last > 0.0 and first < 1.0:  # else the range is beside the files
@@ -141,11 +141,11 @@ def intervals(files: Files, column: Column) -> Figure:
         + (" Texts are at equal distances." if _is_ranked(column) else "")
         + ("" if each else SHARED)
         + (f" {missing:,} files hold no value of it and are not drawn." if missing else ""),
-        [*files.legend(), *([ASKED] if column.asked else [])],
+        [*files.legend(), *([ASKED] if column.condition else [])],
         drawing(
             f"{len(order):,} files by their range of {shortened(column.name, 60)}",
             height,
-            _asked(column, scale, height),
+            _condition_marks(column, scale, height),
             bottom_axis(scale.ticks(INNER), height, shortened(column.name, 80)),
             drawn(files, column, placed, order, height),
         ),
@@ -158,9 +158,9 @@ def _is_ranked(column: Column) -> bool:
     return any(isinstance(end, bytes) for end in (*column.lower, *column.upper))
 
 
-def _asked(column: Column, scale: Scale, height: float) -> Markup:
+def _condition_marks(column: Column, scale: Scale, height: float) -> Markup:
     """The values that the condition asks for, as bands behind the files."""
-    spans = ((across(first), across(last)) for first, last in column.asked_on(scale))
+    spans = ((across(first), across(last)) for first, last in column.condition_spans(scale))
     return joined(*(bar(a - 1.5, TOP, b - a + 3, height, "asked") for a, b in spans))
 
 
@@ -298,13 +298,13 @@ def overlap(title: str, caption: str, series: Sequence[tuple[Group, Column]]) ->
     up = counted(max(levels[0], default=0))
     height = 120.0
     most = [max(one, default=0) for one in levels]
-    told = [f"{group.text}: at most {high:,}" for (group, _), high in zip(series, most)]
+    texts = [f"{group.text}: at most {high:,}" for (group, _), high in zip(series, most)]
     return Figure(
         title,
         caption,
-        [replace(group, text=text) for (group, _), text in zip(series, told)],
+        [replace(group, text=text) for (group, _), text in zip(series, texts)],
         drawing(
-            f"{title}: {', '.join(told)}",
+            f"{title}: {', '.join(texts)}",
             height,
             left_axis(up, height),
             bottom_axis(scale.ticks(INNER), height, shortened(column.name, 80)),

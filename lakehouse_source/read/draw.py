@@ -64,7 +64,7 @@ def column_of(
         found.files.to_pylist(),
         _ordinals(found.lower, kind),
         _ordinals(found.upper, kind),
-        () if bound is None else _asked(bound, leaf),
+        () if bound is None else _condition_ranges(bound, leaf),
     )
 
 
@@ -78,7 +78,9 @@ def _ordinal(key: bytes | None, kind: Domain) -> Ordinal | None:
     return ordinal_of_key(key, kind)
 
 
-def _asked(bound: BoundPredicate, leaf: Leaf) -> list[tuple[Ordinal | None, Ordinal | None]]:
+def _condition_ranges(
+    bound: BoundPredicate, leaf: Leaf
+) -> list[tuple[Ordinal | None, Ordinal | None]]:
     """The ranges of a column that hold all rows of a condition; nothing where that is unknown."""
     found = None if bound.always_true or bound.never_true else search(bound, {leaf.id})
     if not isinstance(found, SearchRanges):

@@ -142,9 +142,9 @@ class Feed:
         """The changes of some parts of `plan`."""
         versions = None if self.plan is self.per_commit else _NetVersions(self, storage)
         for part, kind, rows in changed_rows(self.plan, parts, storage):
-            told = kind if self.updates else _WITHOUT_IMAGES.get(kind, kind)
+            stated = kind if self.updates else _WITHOUT_IMAGES.get(kind, kind)
             for version, some in [(part.version, rows)] if versions is None else versions(rows):
-                own = (told.value, version, self.timestamps[version])
+                own = (stated.value, version, self.timestamps[version])
                 values = _columns(some, self.columns)
                 values += [
                     pa.repeat(pa.scalar(value, field.type), some.num_rows)

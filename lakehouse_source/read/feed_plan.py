@@ -386,13 +386,13 @@ def _unpaired_rows(
 ) -> Iterator[tuple[Changed, Kind, pa.Table]]:
     """As `changed_rows`. The files of all parts are read side by side: there may be thousands."""
     tasks: list[ScanTask] = []
-    told: dict[int, tuple[Changed, Kind]] = {}
+    parts_of: dict[int, tuple[Changed, Kind]] = {}
     for part in parts:
         for kind, side in ((Kind.DELETE, part.before), (Kind.INSERT, part.after)):
             tasks += side.tasks
-            told |= {id(task): (part, kind) for task in side.tasks}
+            parts_of |= {id(task): (part, kind) for task in side.tasks}
     for task, rows in read_each(plan.narrow_spec, tasks, storage):
-        yield *told[id(task)], rows
+        yield *parts_of[id(task)], rows
 
 
 def _paired_rows(

@@ -135,11 +135,11 @@ class ChangedRows(AppendedFiles):
         start = batch_start(start, end)
         if start.snapshot is not None:
             plan = self._plan_of_snapshot(start, end, columns)
-            told = [self._reader.transaction(self._dataset.id, start.snapshot)]
+            found = [self._reader.transaction(self._dataset.id, start.snapshot)]
         else:
             last = end.version - 1
             plan = self._planned(self._versions(start, last), columns)
-            told = list(
+            found = list(
                 commits_that_change_rows(self._reader, self._dataset.id, start.version, last)
             )
         names = [name for name in self._schema.names[:-3] if name in columns]
@@ -153,7 +153,7 @@ class ChangedRows(AppendedFiles):
             dataset_schema=self._snapshot.schema,
             plan=plan,
             per_commit=plan,
-            timestamps={one.version: one.timestamp for one in told if one is not None},
+            timestamps={one.version: one.timestamp for one in found if one is not None},
             updates=True,
         )
 

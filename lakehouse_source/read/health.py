@@ -16,6 +16,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.layout import MOST_RUNS, Depth, depth_of_boxes, depth_of_ranges
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES
+from lakehouse_source.read.drawable import Drawable
 from lakehouse_source.read.file_arrays import (
     LiveFiles,
     Ranges,
@@ -24,7 +25,6 @@ from lakehouse_source.read.file_arrays import (
     live_files,
     ranges,
 )
-from lakehouse_source.read.pictured import Shown
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import Leaf, leaves
 
@@ -64,7 +64,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class HealthReport(Shown):
+class HealthReport(Drawable):
     """What `health()` found; prints as a table, and as pictures in notebooks.
 
     `rows` counts all rows of the files, deleted ones included; `deleted_rows` counts the deleted

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate, PredicateSet
-from lakehouse_source.language.bounds.bound import TRUE, spell_bound
+from lakehouse_source.language.bounds.bound import TRUE, render_bound
 from lakehouse_source.logs import PLAN, milliseconds
 from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
@@ -23,7 +23,7 @@ from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.keys import Search
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
-from lakehouse_source.read.pictured import Shown
+from lakehouse_source.read.drawable import Drawable
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import (
     METADATA_COLUMNS,
@@ -42,7 +42,7 @@ _RECORDS_OF_FEW = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Pruning(Shown):
+class Pruning(Drawable):
     """How much of a dataset a scan has to read. Prints as a table, and as pictures in notebooks.
 
     `conditions_read_as` has, for each SQL condition on more than plain columns, the condition on
@@ -355,7 +355,7 @@ def _account(
         columns_read=len(wanted),
         conditions_not_used=bound.unused,
         conditions_read_as=tuple(
-            f"{one.text} {'is' if one.whole else 'implies'} {spell_bound(one.condition)}"
+            f"{one.text} {'is' if one.whole else 'implies'} {render_bound(one.condition)}"
             for one in bound.meanings
             if one.condition != TRUE
         ),

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate
-from lakehouse_source.language.bounds.bound import BoundAnd, BoundColumn, spell_bound
-from lakehouse_source.language.nodes import spell_name
+from lakehouse_source.language.bounds.bound import BoundAnd, BoundColumn, render_bound
+from lakehouse_source.language.nodes import render_name
 from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal, RowGroupMetadata, ScanTask
 from lakehouse_source.parquet.prune import Skip, skips
 from lakehouse_source.pictures.scale import value_text
@@ -53,8 +53,8 @@ class _Decisions:
         self._tasks = {task.path: task for task in found.tasks}
         bound = found.spec.predicate
         self._parts = [] if bound is None else conjuncts_of(bound)
-        self._whole = "TRUE" if bound is None else spell_bound(bound.root)
-        self._texts = [spell_bound(one.root) for one in self._parts]
+        self._whole = "TRUE" if bound is None else render_bound(bound.root)
+        self._texts = [render_bound(one.root) for one in self._parts]
         self._leaves = [_leaves(one) for one in self._parts]
         own = partition_ids(snapshot)
         self._of_partitions = [all(leaf.id in own for leaf in leaves) for leaves in self._leaves]
@@ -166,7 +166,7 @@ class _Known:
         found = {}
         for leaf in leaves:
             one = self(leaf.id)
-            found[spell_name(leaf.path)] = {
+            found[render_name(leaf.path)] = {
                 "lower": _text(one.lower, leaf.type),
                 "upper": _text(one.upper, leaf.type),
                 "null_count": one.null_count,

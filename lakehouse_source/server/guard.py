@@ -129,14 +129,14 @@ class Guard:
         started = time.perf_counter()
         status = 500
 
-        async def told(message: MutableMapping[str, Any]) -> None:
+        async def respond(message: MutableMapping[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await asyncio.wait_for(send(message), SEND_SECONDS)
 
         try:
-            await self._ask(scope, receive, told)
+            await self._serve(scope, receive, respond)
         finally:
             seconds = time.perf_counter() - started
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
@@ -144,18 +144,18 @@ class Guard:
             # Neither the query nor a header is logged: they may hold secrets.
             LOG.info("%s %r %d %.1f ms", method, scope["path"][:500], status, 1000 * seconds)
 
-    async def _ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope)
         if refusal is not None:
             await _refuse(send, refusal)
             return
         self._running += 1
         try:
-            await self._answer(scope, receive, send)
+            await self._respond(scope, receive, send)
         finally:
             self._running -= 1
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await asyncio.wait_for(_body(receive), BODY_SECONDS)
         except asyncio.TimeoutError:

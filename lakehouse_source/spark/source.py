@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 )
 
 from lakehouse_source.errors import InvalidOptionError, PlakeError
-from lakehouse_source.spark.protocol.envelope import answer, asked, in_pickle
-from lakehouse_source.spark.protocol.vocabulary import Envelope, Option, Planned, Told
+from lakehouse_source.spark.protocol.envelope import decode_request, encode_response, for_pickle
+from lakehouse_source.spark.protocol.vocabulary import Envelope, Message, Option, ScanResponse
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ class PlakeDataSource(DataSource):
             from lakehouse_source.spark.session.secrets import conceal
 
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
-        if Told.APPLICATION in self._own:
-            from lakehouse_source.catalog.committer import tell
+        if Message.APPLICATION in self._own:
+            from lakehouse_source.catalog.committer import claim
 
-            tell(application=self._own[Told.APPLICATION])
+            claim(application=self._own[Message.APPLICATION])
 
     @property
     def _frame(self) -> Frame:
@@ -87,7 +87,7 @@ class PlakeDataSource(DataSource):
             # Told when the frame is read: an error of a pickle would hide why.
             found, version = error, None
         # The planner extension takes the version from the envelope (`RowStatements.java`).
-        envelope = in_pickle(answer({Planned.VERSION: version}))
+        envelope = for_pickle(encode_response({ScanResponse.VERSION: version}))
         return {"envelope": envelope, "options": self.options, "packed": pickle.dumps(found)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class FromExtension(DataSource):
 
     def __new__(cls, options: dict[str, str]) -> PlakeDataSource:  # type: ignore[misc]
         own = [options.pop(name) for name in list(options) if name.lower() == Envelope.NAME]
-        return PlakeDataSource(options, asked(own[0]) if own else None)
+        return PlakeDataSource(options, decode_request(own[0]) if own else None)
 
     @classmethod
     def name(cls) -> str:
@@ -147,15 +147,15 @@ def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:
     """
     from lakehouse_source.spark.session.options import reads_changes
 
-    if Told.TASKS in own:
+    if Message.TASKS in own:
         from lakehouse_source.spark.tables.procedures import TasksFrame
 
-        return TasksFrame(own[Told.TASKS], options)
-    for told in (Told.QUESTION, Told.COMMAND):
-        if told in own:
-            from lakehouse_source.spark.tables.commands import AnswerFrame
+        return TasksFrame(own[Message.TASKS], options)
+    for key in (Message.REQUEST, Message.COMMAND):
+        if key in own:
+            from lakehouse_source.spark.tables.commands import ResponseFrame
 
-            return AnswerFrame(own[told], options, may_change=told == Told.COMMAND)
+            return ResponseFrame(own[key], options, may_change=key == Message.COMMAND)
     if reads_changes(options):
         from lakehouse_source.spark.reading.changes_frame import ChangesFrame
 

@@ -449,7 +449,7 @@ def float_text(value: float) -> str:
     return {float("inf"): "Infinity", -float("inf"): "-Infinity"}.get(value) or repr(value)
 
 
-# --- Values as texts, from which the planner extension makes Spark's (`CatalogAnswer.java`).
+# --- Values as texts, from which the planner extension makes Spark's (`AggregateResponse.java`).
 
 
 def as_text(value: Ordinal | None, type_: pa.DataType) -> str | None:

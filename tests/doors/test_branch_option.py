@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.protocol.vocabulary import RequestKey, ResponseKey
 from lakehouse_source.spark.session.catalog_request import Request
 from lakehouse_source.spark.session.options import on_branch
 from lakehouse_source.spark.tables.catalog_names import exists
@@ -37,9 +37,9 @@ def test_a_save_mode_finds_the_branch_however_it_is_named(tmp_path: Path, suffix
     lake.write_dataset({"id": [1]}, tmp_path / "t")
     lake.open_dataset(tmp_path / "t").branch("audit")
     asked = {
-        Question.CATALOG: "plake",
-        Question.IDENTIFIER: [f"{tmp_path}/t{suffix}"],
-        Question.MUST_BE_NEW: False,
+        RequestKey.CATALOG: "plake",
+        RequestKey.IDENTIFIER: [f"{tmp_path}/t{suffix}"],
+        RequestKey.MUST_BE_NEW: False,
     }
     request = Request.of(asked, {"branch": "audit"})
-    assert exists(request)[Answer.EXISTS]
+    assert exists(request)[ResponseKey.EXISTS]

@@ -25,8 +25,8 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
 import lakehouse_source as lake
+from lakehouse_source.read.drawable import Drawable
 from lakehouse_source.read.inspect import Inspection
-from lakehouse_source.read.pictured import Shown
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTI
 # Classes whose methods users call. Of the other public classes they read fields.
 WITH_METHODS = (
     *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Changes, lake.Transaction, SchemaUpdate),
-    *(Inspection, Shown),
+    *(Inspection, Drawable),
     *(lake.spark.SparkTable, lake.spark.SparkMerge),
 )
 

@@ -20,7 +20,14 @@ from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
 from lakehouse_source.spark.protocol import envelope
-from lakehouse_source.spark.protocol.vocabulary import Ask, Entry, Envelope, Option, Question, Told
+from lakehouse_source.spark.protocol.vocabulary import (
+    Entry,
+    Envelope,
+    Message,
+    Option,
+    RequestKey,
+    RequestKind,
+)
 from lakehouse_source.spark.session.catalog_request import Request
 from lakehouse_source.spark.source import FromExtension, PlakeDataSource
 from lakehouse_source.spark.tables import commands
@@ -50,17 +57,21 @@ def dataset(tmp_path: Path) -> str:
 
 
 def truncation(path: str) -> dict[str, Any]:
-    return {Question.COMMAND: Ask.TRUNCATE, Question.CATALOG: "plake", Question.IDENTIFIER: [path]}
+    return {
+        RequestKey.COMMAND: RequestKind.TRUNCATE,
+        RequestKey.CATALOG: "plake",
+        RequestKey.IDENTIFIER: [path],
+    }
 
 
 def execution(path: str, mark: Path) -> dict[str, Any]:
     bomb = base64.b64encode(pickle.dumps(Bomb(mark))).decode()
     return {
-        Question.COMMAND: Ask.CALL,
-        Question.CATALOG: "plake",
-        Question.PROCEDURE: "compact",
-        Question.ARGUMENTS: {"table": path},
-        Question.MESSAGES: [bomb],
+        RequestKey.COMMAND: RequestKind.CALL,
+        RequestKey.CATALOG: "plake",
+        RequestKey.PROCEDURE: "compact",
+        RequestKey.ARGUMENTS: {"table": path},
+        RequestKey.MESSAGES: [bomb],
     }
 
 
@@ -147,9 +158,9 @@ WITH_CATALOG = (
 def attacked(spark: SparkSession, door: Door, path: str, key: str, tmp_path: Path) -> None:
     """Try both attacks through a door: it refuses them, and nothing has changed."""
     mark = tmp_path / "ran"
-    name = Envelope.NAME.upper() if key == Told.COMMAND else Envelope.NAME
+    name = Envelope.NAME.upper() if key == Message.COMMAND else Envelope.NAME
     for body in (truncation(path), execution(path, mark)):
-        value = envelope.question({key: body})
+        value = envelope.encode_request({key: body})
         with pytest.raises(PySparkException, match=REFUSED):
             door(spark, path, name, value)
         assert not mark.exists()
@@ -158,7 +169,7 @@ def attacked(spark: SparkSession, door: Door, path: str, key: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("door", EVERYWHERE)
-@pytest.mark.parametrize("key", [Told.QUESTION, Told.COMMAND])
+@pytest.mark.parametrize("key", [Message.REQUEST, Message.COMMAND])
 def test_stock_spark_takes_none_of_them(
     spark: SparkSession, dataset: str, tmp_path: Path, door: Door, key: str
 ) -> None:
@@ -166,7 +177,7 @@ def test_stock_spark_takes_none_of_them(
 
 
 @pytest.mark.parametrize("door", [*EVERYWHERE, *WITH_CATALOG])
-@pytest.mark.parametrize("key", [Told.QUESTION, Told.COMMAND])
+@pytest.mark.parametrize("key", [Message.REQUEST, Message.COMMAND])
 def test_the_extension_takes_none_of_a_user(
     spark_catalog: SparkSession, dataset: str, tmp_path: Path, door: Door, key: str
 ) -> None:
@@ -190,7 +201,7 @@ def test_every_option_of_the_extension_is_refused(
 def test_a_setting_of_the_catalog_gives_none(spark_catalog: SparkSession, dataset: str) -> None:
     session = spark_catalog.newSession()
     session.conf.set("spark.sql.catalog.odd", "io.plake.spark.PlakeCatalog")
-    asked = envelope.question({Told.QUESTION: truncation(dataset)})
+    asked = envelope.encode_request({Message.REQUEST: truncation(dataset)})
     session.conf.set(f"spark.sql.catalog.odd.{Envelope.NAME}", asked)
     with pytest.raises(PySparkException, match=REFUSED):
         session.sql(f"SELECT * FROM odd.`{dataset}`").collect()
@@ -209,8 +220,8 @@ def test_a_seal_that_was_seen_serves_for_no_other_option(
     seals = re.findall(rf"{Option.SEAL}\W+(\w+)", plan)
     assert rows.count() == 3
     for seal in (*seals, "0" * 64, ""):
-        for key in (Told.QUESTION, Told.COMMAND, Told.TASKS, Told.READS):
-            asked = envelope.question({key: truncation(dataset)})
+        for key in (Message.REQUEST, Message.COMMAND, Message.TASKS, Message.READS):
+            asked = envelope.encode_request({key: truncation(dataset)})
             options = {"path": dataset, Option.SEAL: seal, Envelope.NAME: asked}
             with pytest.raises(PySparkException, match=REFUSED):
                 spark.read.format("plake").options(**options).load()
@@ -227,17 +238,17 @@ def test_no_question_and_no_key_is_in_a_plan(spark_catalog: SparkSession, datase
         f"INSERT INTO plake.`{dataset}` VALUES (4)",
     ):
         plan = spark_catalog.sql(f"EXPLAIN EXTENDED {statement}").first()[0]
-        for key in (Envelope.NAME, Told.QUESTION, Told.COMMAND, Told.TASKS):
+        for key in (Envelope.NAME, Message.REQUEST, Message.COMMAND, Message.TASKS):
             assert key not in plan
 
 
 def made(told: dict[str, Any]) -> Any:
     """The data source that the extension makes."""
-    return FromExtension({Envelope.NAME: envelope.question(told)})
+    return FromExtension({Envelope.NAME: envelope.encode_request(told)})
 
 
 def test_an_extension_of_another_release_is_refused() -> None:
-    text = envelope.question({}).replace(f'"{Envelope.NUMBER}"', '"0"')
+    text = envelope.encode_request({}).replace(f'"{Envelope.NUMBER}"', '"0"')
     with pytest.raises(lake.InvalidOptionError, match=r"of another release.*planner_jar"):
         FromExtension({Envelope.NAME: text})
 
@@ -245,31 +256,31 @@ def test_an_extension_of_another_release_is_refused() -> None:
 def test_a_question_that_changes_is_refused_in_a_read(dataset: str) -> None:
     request = Request.of(truncation(dataset), {})
     for command in commands.CHANGES:
-        asked = Request({**request.question, Question.COMMAND: command}, None, None, {}, {})
+        asked = Request({**request.body, RequestKey.COMMAND: command}, None, None, {}, {})
         with pytest.raises(lake.InvalidOptionError, match="no read does"):
-            commands.answer(asked, may_change=False)
-    read = made({Told.QUESTION: truncation(dataset)})
+            commands.respond(asked, may_change=False)
+    read = made({Message.REQUEST: truncation(dataset)})
     assert "no read does" in read.schema().fields[-1].metadata[Envelope.NAME]
     assert lake.open_dataset(dataset).version == 1
-    made({Told.COMMAND: truncation(dataset)}).schema()
+    made({Message.COMMAND: truncation(dataset)}).schema()
     assert lake.open_dataset(dataset).scan().count_rows() == 0
 
 
 def test_every_question_has_its_function() -> None:
-    for place in {**commands.QUESTIONS, **commands.CHANGES}.values():
+    for place in {**commands.READS, **commands.CHANGES}.values():
         assert commands.answering(place).__name__ == place.rpartition(".")[2]
 
 
 def test_even_the_extension_runs_nothing_that_a_message_says(dataset: str, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
-    command = made({Told.COMMAND: execution(dataset, mark)})
+    command = made({Message.COMMAND: execution(dataset, mark)})
     assert "are not those of tasks that compact" in command.schema().json()
     assert not mark.exists()
 
 
 def test_the_entry_of_the_extension_is_no_source_that_spark_finds() -> None:
     assert (FromExtension.__module__, FromExtension.__name__) == (Entry.MODULE, Entry.CLASS)
-    question = made({Told.QUESTION: {Question.COMMAND: Ask.LIST_PROCEDURES}})
+    question = made({Message.REQUEST: {RequestKey.COMMAND: RequestKind.LIST_PROCEDURES}})
     assert type(question) is PlakeDataSource
     again = pickle.loads(pickle.dumps(question))
     assert again._own == {}

@@ -21,7 +21,7 @@ from lakehouse_source.spark import configure, enable, is_enabled, planner_jar, s
 from lakehouse_source.spark.planner import build
 from lakehouse_source.spark.planner.build import entries
 from lakehouse_source.spark.protocol import vocabulary
-from lakehouse_source.spark.protocol.envelope import question
+from lakehouse_source.spark.protocol.envelope import encode_request
 from lakehouse_source.spark.protocol.vocabulary import (
     Envelope,
     Mark,
@@ -217,13 +217,13 @@ def test_a_schema_without_marks_is_not_isolated() -> None:
     ],
 )
 def test_marks_are_read_and_removed(marks: dict[str, Any], expected: dict[str, Any]) -> None:
-    given = schema(comment="mine", **{Envelope.NAME: question(marks)})
+    given = schema(comment="mine", **{Envelope.NAME: encode_request(marks)})
     found = read_pushdown(given)
     assert found == Pushdown(schema(comment="mine"), isolated=True, **expected)
 
 
 def test_a_question_of_another_release_is_refused() -> None:
-    text = question({}).replace(f'"{Envelope.NUMBER}"', '"0"')
+    text = encode_request({}).replace(f'"{Envelope.NUMBER}"', '"0"')
     with pytest.raises(InvalidOptionError, match=r"of another release.*planner_jar"):
         read_pushdown(schema(**{Envelope.NAME: text}))
 
@@ -432,7 +432,7 @@ def test_a_spark_without_a_needed_class_reads_unpruned_and_right(
         ("statements/RowOperation", Part.STATEMENTS),
         ("statements/StatementTable", Part.STATEMENTS),
         ("reader/ChooseReader$Hide", Part.READER),
-        ("scan/ReaderAnswer", Part.READER),
+        ("scan/ReaderResponse", Part.READER),
         ("reader/PlakeFiles", Part.READER),
     ],
 )
@@ -446,7 +446,7 @@ def test_a_part_that_fails_is_told_and_the_others_work(
     rows = frame.selectExpr("id", "CAST(id AS DECIMAL(9, 2)) AS d").where("d >= 5 AND id < 15")
     assert [rows.count(), frame.selectExpr("max(id)").collect()] == [10, [(19,)]]
     # The metrics of a scan count what the answer about its reader says.
-    others = {Part.METRICS} if lost == "scan/ReaderAnswer" else set()
+    others = {Part.METRICS} if lost == "scan/ReaderResponse" else set()
     assert set(reasons(fresh)) == {part, *others}
     assert lost.replace("/", ".") in reasons(fresh)[part].replace("/", ".")
     assert is_enabled(fresh)

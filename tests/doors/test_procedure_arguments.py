@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Question
+from lakehouse_source.spark.protocol.vocabulary import RequestKey, RequestKind, ResponseKey
 from lakehouse_source.spark.session.catalog_request import Request
 from lakehouse_source.spark.tables.procedures import PROCEDURES, call, load_procedure
 
 
 def request(**question: Any) -> Request:
-    return Request.of({Question.CATALOG: "plake", **question}, {})
+    return Request.of({RequestKey.CATALOG: "plake", **question}, {})
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def request(**question: Any) -> Request:
 def test_a_table_is_known_by_its_name_or_its_path(
     text: str, current: str | None, parts: list[str]
 ) -> None:
-    about = request(**{Question.CURRENT: current}).about(text)
-    assert about.question[Question.IDENTIFIER] == parts
+    about = request(**{RequestKey.CURRENT: current}).about(text)
+    assert about.body[RequestKey.IDENTIFIER] == parts
     assert about.is_path == (len(parts) == 1 and "/" in parts[0])
 
 
 @pytest.mark.parametrize("name", PROCEDURES)
 def test_what_is_told_of_a_procedure_is_complete(name: str) -> None:
-    told = load_procedure(request(**{Question.PROCEDURE: name}))
-    parameters = json.loads(told[Answer.PARAMETERS])["fields"]
-    columns = json.loads(told[Answer.COLUMNS])["fields"]
+    told = load_procedure(request(**{RequestKey.PROCEDURE: name}))
+    parameters = json.loads(told[ResponseKey.PARAMETERS])["fields"]
+    columns = json.loads(told[ResponseKey.COLUMNS])["fields"]
     for one in (*parameters, *columns):
         assert one["metadata"]["comment"]
-        assert f"  {one['name']} " in told[Answer.DESCRIPTION]
+        assert f"  {one['name']} " in told[ResponseKey.DESCRIPTION]
     # Spark's syntax: after a parameter with a default all have one.
     has_default = ["default" in one["metadata"] for one in parameters]
     assert has_default == sorted(has_default)
@@ -66,11 +66,11 @@ def test_null_is_as_if_an_argument_was_not_given(tmp_path: Path) -> None:
     def run(procedure: str, **arguments: Any) -> Any:
         given = {"table": str(tmp_path / "d"), **arguments}
         question = {
-            Question.COMMAND: Ask.CALL,
-            Question.PROCEDURE: procedure,
-            Question.ARGUMENTS: given,
+            RequestKey.COMMAND: RequestKind.CALL,
+            RequestKey.PROCEDURE: procedure,
+            RequestKey.ARGUMENTS: given,
         }
-        return call(request(**question))[Answer.ROWS]
+        return call(request(**question))[ResponseKey.ROWS]
 
     assert run("verify", version=None, checksums=None) == run("verify")
     assert run("explain", where=None, columns=None, version=None) == run("explain")
@@ -90,9 +90,9 @@ def test_seconds_that_are_no_number_are_refused(tmp_path: Path, seconds: str) ->
     lake.write_dataset({"a": [1]}, tmp_path / "d")
     for procedure, name in (("vacuum", "retention_seconds"), ("expire_versions", "keep_seconds")):
         question = {
-            Question.COMMAND: Ask.CALL,
-            Question.PROCEDURE: procedure,
-            Question.ARGUMENTS: {"table": str(tmp_path / "d"), name: seconds},
+            RequestKey.COMMAND: RequestKind.CALL,
+            RequestKey.PROCEDURE: procedure,
+            RequestKey.ARGUMENTS: {"table": str(tmp_path / "d"), name: seconds},
         }
         with pytest.raises(lake.InvalidOptionError, match=r"must be a number of seconds from 0"):
             call(request(**question))

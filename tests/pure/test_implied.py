@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import BoundPredicate, Expression, PredicateSet, Scope
-from lakehouse_source.language.bounds.bound import spell_bound
+from lakehouse_source.language.bounds.bound import render_bound
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.evaluate import evaluate
@@ -73,7 +73,7 @@ def bound(text: str, zone: str = "UTC") -> BoundPredicate:
 
 
 def said(text: str, zone: str = "UTC") -> list[tuple[bool, str]]:
-    return [(one.whole, spell_bound(one.condition)) for one in bound(text, zone).meanings]
+    return [(one.whole, render_bound(one.condition)) for one in bound(text, zone).meanings]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import lakehouse_source as lake
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
-from lakehouse_source.spark.protocol.typed_json import ToldError, from_json, to_json
+from lakehouse_source.spark.protocol.typed_json import ErrorMessage, from_json, to_json
 
 TEXTS = st.text() | st.just("\ud800 lone surrogate") | st.just("nul \0")
 FLOATS = st.floats() | st.just(-0.0) | st.just(math.nan) | st.just(5e-324)
@@ -159,7 +159,7 @@ def test_a_files_metadata_and_schema_come_back_exactly() -> None:
     ],
 )
 def test_errors_come_back_with_their_facts(error: PlakeError) -> None:
-    again = from_json(to_json(ToldError.of(error)), ToldError).error()
+    again = from_json(to_json(ErrorMessage.of(error)), ErrorMessage).error()
     assert type(again) is type(error)
     assert (str(again), again.facts) == (str(error), error.facts)
 
@@ -193,4 +193,4 @@ def test_a_value_without_a_form_is_not_told() -> None:
     with pytest.raises(TypeError, match="no form in JSON"):
         to_json(Point(object(), 1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no error of plake"):
-        ToldError("PLAKE_NOPE", ()).error()
+        ErrorMessage("PLAKE_NOPE", ()).error()

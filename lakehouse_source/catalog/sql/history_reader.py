@@ -75,7 +75,7 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
 
     def current(self, base_uri: str, write_id: str = "") -> Current | None:
         """What a write needs to know of the dataset at a base URI, in one query."""
-        rows = self._rows_of(base_uri, lambda key: self._ask(CURRENT, (write_id, key)))
+        rows = self._rows_of(base_uri, lambda key: self._query(CURRENT, (write_id, key)))
         return self._current(rows)
 
     def datasets(self) -> list[DatasetRecord]:
@@ -189,10 +189,10 @@ class HistoryReader(TagReader, ConsumerReader, BranchReader):
     # --- rows to records
 
     def _one_dataset(self, statement: str, base_uri: str) -> DatasetRecord | None:
-        rows = self._rows_of(base_uri, lambda key: self._ask(statement, (key,)))
+        rows = self._rows_of(base_uri, lambda key: self._query(statement, (key,)))
         return self._dataset_record(rows[0]) if rows else None
 
-    def _ask(self, statement: str, values: Sequence[Any]) -> list[Row]:
+    def _query(self, statement: str, values: Sequence[Any]) -> list[Row]:
         return self._session.query(statement, values)
 
     def _rows_of(self, base_uri: str, ask: Callable[[str], list[Row]]) -> list[Row]:

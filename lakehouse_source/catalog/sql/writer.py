@@ -353,7 +353,7 @@ class CatalogTransaction(
 
     # --- inside
 
-    def _ask(self, statement: str, values: Sequence[Any]) -> list[Row]:
+    def _query(self, statement: str, values: Sequence[Any]) -> list[Row]:
         # Whoever begins a change looks at its dataset: a fence is told before the work is done.
         rows, ((fence,),) = self._session.query_all([(statement, values), FENCED])
         refuse_fenced(fence, self._session.redacted_url)

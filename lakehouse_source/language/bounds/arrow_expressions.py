@@ -152,13 +152,13 @@ def _names(tree: Tree) -> Iterator[str]:
             yield from _names(term)
 
 
-def spell(tree: Tree) -> str:
+def render(tree: Tree) -> str:
     """A tree as text for people."""
     if isinstance(tree, FieldRef):
         return ".".join(tree.path)
     if isinstance(tree, Scalar):
         return str(tree.value)
-    return f"{tree.name}({', '.join(spell(term) for term in tree.terms)})"
+    return f"{tree.name}({', '.join(render(term) for term in tree.terms)})"
 
 
 def compute(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
@@ -218,7 +218,7 @@ def implied(tree: Tree, schema: pa.Schema, bind: Callable[[Node], BoundNode]) ->
     for conjunct in _conjuncts(tree):
         found = translator.when(conjunct, True)
         if found is None:
-            unused.append(spell(conjunct))
+            unused.append(render(conjunct))
         else:
             terms.append(found)
     return Implied(conjunction(terms), tuple(unused))

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from lakehouse_source.language.expression import SqlRows
 from lakehouse_source.language.functions import text
-from lakehouse_source.language.nodes import OPPOSITE, spell_name
-from lakehouse_source.language.values import Timestamp, spell
+from lakehouse_source.language.nodes import OPPOSITE, render_name
+from lakehouse_source.language.values import Timestamp, render
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.defaults import initial_ordinal
 from lakehouse_source.schema.ordinal import domain, from_ordinal
@@ -339,7 +339,7 @@ _MOST_TERMS = 12
 _FORMS = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
 
 
-def spell_bound(node: BoundNode) -> str:
+def render_bound(node: BoundNode) -> str:
     """The condition as text. Long ones are cut."""
     if isinstance(node, (BoundAnd, BoundOr)):
         terms = [_inside(term, node) for term in node.terms[:_MOST_TERMS]]
@@ -348,9 +348,9 @@ def spell_bound(node: BoundNode) -> str:
     if isinstance(node, BoundNot):
         if isinstance(node.term, BoundIsNull):
             return f"{_name(node.term.column)} IS NOT NULL"
-        return f"NOT ({spell_bound(node.term)})"
+        return f"NOT ({render_bound(node.term)})"
     if isinstance(node, BoundConstant):
-        return spell(node.value)
+        return render(node.value)
     if isinstance(node, BoundExpression):
         return str(node.expression)
     if isinstance(node, BoundColumns):
@@ -370,16 +370,16 @@ def spell_bound(node: BoundNode) -> str:
         return f"{column} IN ({', '.join(values)})"
     if isinstance(node, BoundText):
         return f"{_FORMS[node.form]}({column}, {_value(node.text, node.column)})"
-    return f"{column} RLIKE {spell(text.regex(node.pieces))}"
+    return f"{column} RLIKE {render(text.regex(node.pieces))}"
 
 
 def _inside(node: BoundNode, above: BoundNode) -> str:
     mixed = isinstance(node, (BoundAnd, BoundOr)) and type(node) is not type(above)
-    return f"({spell_bound(node)})" if mixed else spell_bound(node)
+    return f"({render_bound(node)})" if mixed else render_bound(node)
 
 
 def _name(column: BoundColumn) -> str:
-    return spell_name(column.path)
+    return render_name(column.path)
 
 
 def _value(ordinal: Ordinal, column: BoundColumn) -> str:
@@ -387,6 +387,6 @@ def _value(ordinal: Ordinal, column: BoundColumn) -> str:
     if kind.kind == "date" and isinstance(ordinal, int) and pa.types.is_date32(column.type):
         return f"DATE '{date_text(ordinal)}'"
     if kind.kind == "timestamp" and isinstance(ordinal, int):
-        return spell(Timestamp(ordinal * kind.unit_ns, kind.zoned))
+        return render(Timestamp(ordinal * kind.unit_ns, kind.zoned))
     value: Any = from_ordinal(ordinal, column.type)
-    return spell(value)
+    return render(value)

@@ -13,13 +13,13 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.spark.protocol.vocabulary import Envelope, Failed, Failure
 
 
-def question(body: Mapping[str, Any]) -> str:
+def encode_request(body: Mapping[str, Any]) -> str:
     """What the JVM asks, as it sends it."""
-    return _closed(Envelope.QUESTION, body)
+    return _closed(Envelope.REQUEST, body)
 
 
-def asked(text: str) -> dict[str, Any]:
-    """The question in an envelope.
+def decode_request(text: str) -> dict[str, Any]:
+    """The request in an envelope.
 
     Raises:
         InvalidOptionError: the envelope is of another release of the planner extension.
@@ -33,27 +33,27 @@ def asked(text: str) -> dict[str, Any]:
             reason="is of another release than this package. Give Spark the jar of this package: "
             "lakehouse_source.spark.planner_jar() tells where it is.",
         )
-    found: dict[str, Any] = envelope[Envelope.QUESTION]
+    found: dict[str, Any] = envelope[Envelope.REQUEST]
     return found
 
 
-def answer(body: Mapping[str, Any]) -> str:
+def encode_response(body: Mapping[str, Any]) -> str:
     """An answer for the JVM."""
-    return _closed(Envelope.ANSWER, body)
+    return _closed(Envelope.RESPONSE, body)
 
 
-def failed(error: PlakeError, kind: str = Failure.OTHER) -> str:
-    """The answer for a question that failed. `kind`: a value of `Failure`."""
-    told = {
+def encode_error(error: PlakeError, kind: str = Failure.OTHER) -> str:
+    """The answer for a request that failed. `kind`: a value of `Failure`."""
+    error_body = {
         Failed.CODE: error.code,
         Failed.KIND: kind,
         Failed.MESSAGE: str(error),
         Failed.FACTS: error.facts,
     }
-    return json.dumps({Envelope.PROTOCOL: Envelope.NUMBER, Envelope.ERROR: told}, default=str)
+    return json.dumps({Envelope.PROTOCOL: Envelope.NUMBER, Envelope.ERROR: error_body}, default=str)
 
 
-def in_pickle(text: str) -> bytes:
+def for_pickle(text: str) -> bytes:
     """An envelope for the state of an object that Spark pickles: the JVM finds it in the bytes."""
     return f"{Envelope.BEGIN}{len(text):012d}>{text}".encode("ascii")
 

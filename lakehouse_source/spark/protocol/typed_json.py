@@ -83,34 +83,34 @@ def _encoded(value: Any, kind: Any) -> Any:
     return _tagged(value)
 
 
-def _decoded(told: Any, kind: Any) -> Any:
+def _decoded(data: Any, kind: Any) -> Any:
     if kind in (str, bool, int):
-        return _expect(told, kind)
+        return _expect(data, kind)
     if _is_enum(kind):
-        (name,) = _expect(told, list)
+        (name,) = _expect(data, list)
         return kind[name]
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = _hints(kind)
-        if _expect(told, dict).keys() != hints.keys():
-            raise ValueError(f"{sorted(told)} are not the fields of {kind.__name__}")
-        return kind(**{name: _decoded(told[name], hints[name]) for name in hints})
+        if _expect(data, dict).keys() != hints.keys():
+            raise ValueError(f"{sorted(data)} are not the fields of {kind.__name__}")
+        return kind(**{name: _decoded(data[name], hints[name]) for name in hints})
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
-        found = _expect(told, list)
+        found = _expect(data, list)
         members = _members(inner, len(found))
         return tuple(_decoded(one, type_) for one, type_ in zip(found, members, strict=True))
     if origin is frozenset:
-        return frozenset(_decoded(one, inner[0]) for one in _expect(told, list))
+        return frozenset(_decoded(one, inner[0]) for one in _expect(data, list))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        pairs = _expect(told, list)
+        pairs = _expect(data, list)
         return {_decoded(key, inner[0]): _decoded(value, inner[1]) for key, value in pairs}
-    if origin in _UNIONS and isinstance(told, dict):
-        ((place, value),) = told.items()
+    if origin in _UNIONS and isinstance(data, dict):
+        ((place, value),) = data.items()
         member = inner[int(place)]
         if not _is_structure(member):
             raise ValueError(f"{member} has no form of its own")
         return _decoded(value, member)
-    value = _untagged(told)
+    value = _untagged(data)
     if kind is not Any and not any(_has_kind(value, one) for one in inner or (kind,)):
         raise ValueError(f"{type(value).__name__} is no {kind}")
     return value
@@ -145,10 +145,10 @@ def _has_kind(value: object, kind: Any) -> bool:
     return isinstance(value, kind)
 
 
-def _expect(told: Any, kind: type) -> Any:
-    if type(told) is not kind:
-        raise ValueError(f"{told!r} is no {kind.__name__}")
-    return told
+def _expect(data: Any, kind: type) -> Any:
+    if type(data) is not kind:
+        raise ValueError(f"{data!r} is no {kind.__name__}")
+    return data
 
 
 # --- values that say their type ------------------------------------------------
@@ -216,10 +216,10 @@ def _tagged(value: Any) -> Any:
     return [name, text(value)]
 
 
-def _untagged(told: Any) -> Any:
-    if told is None:
+def _untagged(data: Any) -> Any:
+    if data is None:
         return None
-    name, text = _expect(told, list)
+    name, text = _expect(data, list)
     if name in ("tuple", "list"):
         found = [_untagged(one) for one in _expect(text, list)]
         return tuple(found) if name == "tuple" else found
@@ -232,14 +232,14 @@ def _untagged(told: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ToldError:
+class ErrorMessage:
     """An error of plake, by its code, with the arguments of its constructor."""
 
     code: str
     facts: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, error: PlakeError) -> ToldError:
+    def of(cls, error: PlakeError) -> ErrorMessage:
         """The error in this form. A fact without a form becomes text."""
         return cls(error.code, tuple((name, _fact(fact)) for name, fact in error.facts.items()))
 

@@ -12,9 +12,9 @@ class Envelope:
 
     NAME = "plake.envelope"  # the option, and the key of a column's metadata, that holds it
     PROTOCOL = "protocol"
-    NUMBER = "2"  # increased with each change that the other side would not understand
-    QUESTION = "question"
-    ANSWER = "answer"
+    NUMBER = "3"  # increased with each change that the other side would not understand
+    REQUEST = "request"
+    RESPONSE = "response"
     ERROR = "error"  # as `Failed` tells
     # In front of an envelope in a pickle, with its length in bytes as 12 digits and a ">".
     BEGIN = "<plake-envelope "
@@ -30,26 +30,26 @@ class Failed:
 
 
 class Mark:
-    """Keys of the question of a scan, in the metadata of the first column of its schema."""
+    """Keys of the request of a scan, in the metadata of the first column of its schema."""
 
     CONDITION = "where"  # conditions, as `Key` tells
     JOIN_KEYS = "join_keys"  # conditions that hold for one run of the query
     ROWS_ONLY = "rows_only"  # true: Spark counts rows and uses no value
     DECIMALS = "decimals"  # {column: [precision, scale]} of decimals wanted as longs
     LIMIT = "row_limit"  # this many rows are enough
-    AGGREGATE = "aggregate"  # a question, as `Key` tells
+    AGGREGATE = "aggregate"  # a request, as `Key` tells
     PARALLELISM = "parallelism"  # Spark's default parallelism
     METADATA = "metadata_columns"  # {column: name} of columns that tell where a row is stored
     READER = "wanted_reader"  # a value of `Reader`: answer files where Spark's may read them
     CHANGED_FILES = "changed_files"  # true: files with LAYOUTS or DELETED may be answered
-    JOINED = "joined"  # true: answer also `Planned.KEY_COLUMNS`
+    JOINED = "joined"  # true: answer also `ScanResponse.KEY_COLUMNS`
 
 
 class Key:
-    """Keys of conditions and of questions.
+    """Keys of conditions and of requests.
 
     A condition is a node, see `Node`, with its text for people and the time zone of its wall
-    clocks: UTC if it is absent. A question is `{group, functions, columns}`: functions and columns
+    clocks: UTC if it is absent. A request is `{group, functions, columns}`: functions and columns
     go in pairs, and the column of `count(*)` is the empty text.
     """
 
@@ -100,7 +100,7 @@ class Function:
     MAX = "max"
 
 
-class Planned:
+class ScanResponse:
     """Keys of an answer in the pickle of a scan's first partition, or of the data source."""
 
     ROW_COUNT = "row_count"  # the most rows
@@ -113,7 +113,7 @@ class Planned:
 
 
 class Count:
-    """Keys in `Planned.COUNTS`. Metrics of scans in Spark's plans have these names too."""
+    """Keys in `ScanResponse.COUNTS`. Metrics of scans in Spark's plans have these names too."""
 
     FILES = "filesOfTable"
     FILES_BY_PARTITION = "filesPrunedByPartition"
@@ -159,7 +159,7 @@ class MetadataColumn:
 
 
 class Statement:
-    """Keys of `Told.STATEMENT`.
+    """Keys of `Message.STATEMENT`.
 
     The rows of a statement's write have the columns `Row.OPERATION`, those of the dataset (a DELETE
     has none), and `_file`, `_pos` and `_row_id` under names that no column has. With `ADDED` true,
@@ -187,14 +187,14 @@ class Row:
     OPERATION = "__row_operation"  # 1: deleted, 2: updated, 3: inserted
 
 
-class Question:
-    """Keys of `Told.QUESTION`: what Spark's catalog asks `spark/tables/commands.py`.
+class RequestKey:
+    """Keys of `Message.REQUEST`: what Spark's catalog asks `spark/tables/commands.py`.
 
     Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column,
     and a condition (see `Key`) that the column equals the value; or null.
     """
 
-    COMMAND = "ask"  # a value of `Ask`
+    COMMAND = "ask"  # a value of `RequestKind`
     CATALOG = "asking_catalog"  # its name in Spark
     IDENTIFIER = "identifier"  # the parts of a table's name, the namespace first
     SHOWN = "shown"  # the parts of the table's name to show, where IDENTIFIER is a path
@@ -209,7 +209,7 @@ class Question:
     PROPERTIES = "texts"  # {name: text}
     STAGE = "stage"  # of STAGE: a value of `Stage`
     PURGE = "purge"  # of DROP: delete the files
-    SETTINGS = "settings"  # of TRUNCATE: as `Told.SETTINGS`
+    SETTINGS = "settings"  # of TRUNCATE: as `Message.SETTINGS`
     CASCADE = "cascade"  # of DROP_NAMESPACE
     RENAMED = "renamed"  # of RENAME: the new identifier
     CHANGES = "changes"  # of ALTER: a list of {CHANGE, FIELD, ...}
@@ -235,8 +235,8 @@ class Place:
     WAREHOUSE = "warehouse"
 
 
-class Ask:
-    """Values of `Question.COMMAND`."""
+class RequestKind:
+    """Values of `RequestKey.COMMAND`."""
 
     LOAD = "load_table"  # the frame at one version; the columns come with the answer
     LOAD_CHANGES = "load_changes"  # a frame of the change feed, as options in `Changes` tell
@@ -282,7 +282,7 @@ class Changes:
 
 
 class Stage:
-    """Values of `Question.STAGE`."""
+    """Values of `RequestKey.STAGE`."""
 
     CREATE = "must_create"
     REPLACE = "must_replace"
@@ -290,7 +290,7 @@ class Stage:
 
 
 class Change:
-    """Values of `Question.CHANGE`."""
+    """Values of `RequestKey.CHANGE`."""
 
     PROPERTY = "set_property"  # VALUE null: removed
     CLUSTER = "cluster_by"
@@ -311,11 +311,11 @@ class Namespace:
     SYSTEM = "system"  # of procedures; no table is in it by itself
 
 
-class Answer:
+class ResponseKey:
     """Keys of an answer to Spark's catalog, in the metadata of the last column of a schema."""
 
     OPTIONS = "options"  # of a table: the options by which the data source finds it
-    STAGED = "staged"  # of STAGE: what `Told.STAGED` is to be
+    STAGED = "staged"  # of STAGE: what `Message.STAGED` is to be
     TABLE = "table"  # its name
     AT = "at"  # the version that was read
     PARTITION_BY = "partition_by"  # names of columns
@@ -330,7 +330,7 @@ class Answer:
     VIEW = "view"  # of LOAD_VIEW: an object, as `View` tells; absent where there is none
     IS_FOREIGN = "is_foreign"  # of LOAD_VIEW: true where the catalog is somebody else's
     CHANGED = "changed"  # of CALL: the table that may show other rows now, as SQL
-    TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Told.TASKS`
+    TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Message.TASKS`
 
 
 class View:
@@ -433,24 +433,24 @@ class Option:
     CONDITIONS = "plake.conditions"
 
 
-class Told:
-    """Keys of the question in the option `Envelope.NAME`."""
+class Message:
+    """Keys of the request in the option `Envelope.NAME`."""
 
     # Of a write: what a DELETE, UPDATE or MERGE does, as `Statement` tells.
     STATEMENT = "statement"
-    # Of a frame: what Spark's catalog asks, as `Question` tells.
-    QUESTION = "catalog_question"
+    # Of a frame: what Spark's catalog asks, as `RequestKey` tells.
+    REQUEST = "catalog_request"
     # Of a frame: the same, for a statement that may change stored data.
     COMMAND = "catalog_command"
-    # Of a frame: a CALL, as in `Question`, whose work the tasks of the frame do. The frame's rows
-    # are the messages for `Question.MESSAGES`.
+    # Of a frame: a CALL, as in `RequestKey`, whose work the tasks of the frame do. The frame's rows
+    # are the messages for `RequestKey.MESSAGES`.
     TASKS = "call_tasks"
     # Of an overwrite: conditions, as `Key` tells, of the rows that are replaced.
     OVERWRITE = "replaced_rows"
     # Of a write that replaces rows: the datasets of plake that its query reads, as pairs of a path
     # and a version, without versions that the user named.
     READS = "read_versions"
-    # Of a write that creates or replaces a table: what `Answer.STAGED` told.
+    # Of a write that creates or replaces a table: what `ResponseKey.STAGED` told.
     STAGED = "staged_table"
     # Of every write but those of streams: the session's settings `Setting.STATEMENT`, as {name:
     # value}.
@@ -459,12 +459,12 @@ class Told:
     PARTITION_MODE = "partition_mode"
     # Of a write: a value of `Mode`.
     MODE = "write_mode"
-    # Of a write or a question: Spark's id of the application, for the history.
+    # Of a write or a request: Spark's id of the application, for the history.
     APPLICATION = "application"
 
 
 class Mode:
-    """Values of `Told.MODE`."""
+    """Values of `Message.MODE`."""
 
     CREATE = "create"  # the dataset must be new
     EXISTING = "existing"  # the dataset must be there: it is a table that was found by its name

@@ -1,9 +1,9 @@
 """Door. Answers aggregates of a query from the catalog, without a scan.
 
 The planner extension asks while Spark plans (`planner/src/io/plake/spark/scan/
-CatalogQuestion.java`). Spark has no call for such a question. So the extension makes a read plan
+CatalogQuestion.java`). Spark has no call for such a request. So the extension makes a read plan
 that is never run, and the answer is the plan's only partition: rows of text, which
-`CatalogAnswer.java` turns into Spark's values.
+`AggregateResponse.java` turns into Spark's values.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from lakehouse_source.read.aggregates import Aggregate, aggregate
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.types import card
-from lakehouse_source.spark.protocol.vocabulary import Function, Key, Planned
+from lakehouse_source.spark.protocol.vocabulary import Function, Key, ScanResponse
 from lakehouse_source.spark.reading.decode_conditions import decode_all
 from lakehouse_source.spark.reading.frame_options import ReadRequest
-from lakehouse_source.spark.reading.packing import AnswerPartition
+from lakehouse_source.spark.reading.packing import ResponsePartition
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.types import as_text, spark_schema
 
@@ -40,14 +40,14 @@ class AggregateReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         with self.request.opened() as (reader, snapshot):
-            return [AnswerPartition({Planned.ROWS: self._answer(reader, snapshot)})]
+            return [ResponsePartition({ScanResponse.ROWS: self._response(reader, snapshot)})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         raise AssertionError("the read plan of an aggregate is never run")
 
-    def _answer(self, reader: CatalogReader, snapshot: Snapshot) -> Rows | None:
-        asked = self.pushdown.aggregate or {}
-        types = self._types(snapshot, asked)
+    def _response(self, reader: CatalogReader, snapshot: Snapshot) -> Rows | None:
+        request = self.pushdown.aggregate or {}
+        types = self._types(snapshot, request)
         condition = decode_all(self.pushdown.condition, snapshot.schema)
         if types is None or condition is None:
             return None
@@ -56,19 +56,19 @@ class AggregateReader(DataSourceReader):
             reader,
             snapshot,
             BoundPredicate(conjunction([where.root, condition.root])),
-            asked[Key.GROUP],
-            [Aggregate(f, c or None) for f, c in zip(asked[Key.FUNCTIONS], asked[Key.COLUMNS])],
+            request[Key.GROUP],
+            [Aggregate(f, c or None) for f, c in zip(request[Key.FUNCTIONS], request[Key.COLUMNS])],
         )
         if found is None:
             return None
         return [[as_text(value, type_) for value, type_ in zip(row, types)] for row in found]
 
-    def _types(self, snapshot: Snapshot, asked: Mapping[str, Any]) -> list[pa.DataType] | None:
+    def _types(self, snapshot: Snapshot, request: Mapping[str, Any]) -> list[pa.DataType] | None:
         """The stored types of the answer's columns; None: a type cannot be sent as text."""
         fields = list(snapshot.schema)
         types: list[pa.DataType] = []
-        wanted = [(name, "group") for name in asked[Key.GROUP]]
-        wanted += list(zip(asked[Key.COLUMNS], asked[Key.FUNCTIONS]))
+        wanted = [(name, "group") for name in request[Key.GROUP]]
+        wanted += list(zip(request[Key.COLUMNS], request[Key.FUNCTIONS]))
         for name, function in wanted:
             if not name:
                 types.append(pa.int64())

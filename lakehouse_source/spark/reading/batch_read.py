@@ -14,7 +14,7 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names, with_metadata_columns
-from lakehouse_source.spark.protocol.vocabulary import Planned, Reader
+from lakehouse_source.spark.protocol.vocabulary import Reader, ScanResponse
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.frame_options import ReadRequest
 from lakehouse_source.spark.reading.packing import ScanPartition, counts, decoded_share, pack
@@ -109,14 +109,14 @@ class PlakeReader(DataSourceReader):
         first, *others = self._tasks() or [ScanPartition(())]
         assert isinstance(first, ScanPartition)
         tasks = self.plan().tasks
-        told = {
-            Planned.ROW_COUNT: sum(task.row_count for task in tasks),
-            Planned.BYTE_COUNT: sum(task.byte_count for task in tasks),
-            Planned.COUNTS: counts(self.plan().pruning),
-            Planned.NOTE: note,
-            Planned.KEY_COLUMNS: self._key_columns(),
+        response = {
+            ScanResponse.ROW_COUNT: sum(task.row_count for task in tasks),
+            ScanResponse.BYTE_COUNT: sum(task.byte_count for task in tasks),
+            ScanResponse.COUNTS: counts(self.plan().pruning),
+            ScanResponse.NOTE: note,
+            ScanResponse.KEY_COLUMNS: self._key_columns(),
         }
-        return [replace(first, told=told), *others]
+        return [replace(first, response=response), *others]
 
     def _key_columns(self) -> tuple[str, ...] | None:
         """The columns by which keys of a join may prune the scan, if requested."""
@@ -143,7 +143,11 @@ class PlakeReader(DataSourceReader):
         # Spark's reader cannot use keys of other columns, so finding them would be wasted.
         by_spark = self.pushdown.joined and not is_free
         keys = snapshot.partition_by if by_spark else self._key_columns()
-        return found if keys is None else SparkFiles({**found.values, Planned.KEY_COLUMNS: [*keys]})
+        return (
+            found
+            if keys is None
+            else SparkFiles({**found.values, ScanResponse.KEY_COLUMNS: [*keys]})
+        )
 
     def _tasks(self) -> list[InputPartition]:
         tasks = self.plan().tasks

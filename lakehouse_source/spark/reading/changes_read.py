@@ -248,7 +248,7 @@ def _that_may_match(feed: Feed, condition: PredicateSet) -> Feed:
     bound = condition.bind(_TOLD)
     parts = []
     for part in feed.plan.parts:
-        told = pa.table(
+        rows = pa.table(
             [
                 [kind.value for kind in Kind],
                 [part.version] * len(Kind),
@@ -256,7 +256,7 @@ def _that_may_match(feed: Feed, condition: PredicateSet) -> Feed:
             ],
             schema=_TOLD,
         )
-        matching = set(told.column(0).filter(matching_mask(told, bound)).to_pylist())
+        matching = set(rows.column(0).filter(matching_mask(rows, bound)).to_pylist())
         before, after = part.before, part.after
         if not part.is_paired:  # all of one side are deletes, and of the other inserts
             before = before if Kind.DELETE.value in matching else Side()

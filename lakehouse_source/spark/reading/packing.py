@@ -19,7 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.schema.fields import children, is_nested
-from lakehouse_source.spark.protocol.envelope import answer, in_pickle
+from lakehouse_source.spark.protocol.envelope import encode_response, for_pickle
 from lakehouse_source.spark.protocol.vocabulary import Count
 
 if TYPE_CHECKING:
@@ -35,39 +35,42 @@ VARIABLE_WIDTH_BYTES = 20
 
 
 @dataclass(frozen=True)
-class AnswerPartition(InputPartition):
+class ResponsePartition(InputPartition):
     """An answer for the planner extension in place of partitions.
 
-    No task reads it. `values`: the answers, by the names in `vocabulary.Planned` and
+    No task reads it. `values`: the answers, by the names in `vocabulary.ScanResponse` and
     `vocabulary.Files`.
     """
 
     values: Mapping[str, Any]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"envelope": in_pickle(answer(self.values))}
+        return {"envelope": for_pickle(encode_response(self.values))}
 
 
 @dataclass(frozen=True)
 class ScanPartition(InputPartition):
     """The scan tasks of one Spark partition.
 
-    `told`: in the first partition of a scan, the message about the scan to the planner extension,
-    by the names in `vocabulary.Planned` (`planner/src/io/plake/spark/scan/ReaderAnswer.java` reads
-    it).
+    `response`: in the first partition of a scan, what the planner extension gets to know of the
+    scan, by the names in `vocabulary.ScanResponse` (`scan/ReaderResponse.java` reads it).
     """
 
     tasks: tuple[ScanTask, ...]
-    told: Mapping[str, Any] | None = None
+    response: Mapping[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The envelope comes first, because the extension uses the first envelope that it finds.
-        envelope = {} if self.told is None else {"envelope": in_pickle(answer(self.told))}
+        envelope = (
+            {}
+            if self.response is None
+            else {"envelope": for_pickle(encode_response(self.response))}
+        )
         return {**envelope, "packed": pickle.dumps(self.tasks)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         object.__setattr__(self, "tasks", pickle.loads(state["packed"]))
-        object.__setattr__(self, "told", None)
+        object.__setattr__(self, "response", None)
 
 
 def counts(pruning: Pruning) -> dict[str, int]:

@@ -16,7 +16,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.language.types import INTEGERS, is_moment
-from lakehouse_source.spark.protocol.envelope import asked
+from lakehouse_source.spark.protocol.envelope import decode_request
 from lakehouse_source.spark.protocol.vocabulary import Envelope, Key, Mark, Node
 from lakehouse_source.spark.reading.decode_conditions import named_type
 
@@ -36,9 +36,9 @@ class Pushdown:
     not how a task is read. `rows_only`: Spark counts rows and uses no value. `schema` then holds
     one column, whose values may be any of its type, or NULL if it is nullable. `unscaled`: columns
     whose decimals Spark wants as longs without their scale. `schema` has them as decimals. `limit`:
-    any this many rows are enough. `aggregate`: a question, as `aggregate_pushdown` reads it, to
+    any this many rows are enough. `aggregate`: a request, as `aggregate_pushdown` reads it, to
     answer from the catalog instead of planning a scan. `schema` then holds the columns in the
-    question. `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
+    request. `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
     `metadata`: for columns of `schema` that tell where a row is stored, their names in
     `schema/fields.py`. `reader`: a value of `vocabulary.Reader`. The scan is then planned
     either for Python or as `spark_files.SparkFiles`; None: for Python. `changed_files`: Spark's
@@ -73,7 +73,7 @@ def read_pushdown(schema: StructType) -> Pushdown:
     if first is None or Envelope.NAME not in (first.metadata or {}):
         return Pushdown(schema)
     metadata = dict(first.metadata)
-    marks = asked(metadata.pop(Envelope.NAME))
+    marks = decode_request(metadata.pop(Envelope.NAME))
     fields = [StructField(first.name, first.dataType, first.nullable, metadata)]
     fields += schema.fields[1:]
     decimals = marks.get(Mark.DECIMALS, {})

@@ -71,8 +71,8 @@ class RowsFrame:
             unused = unused_names(METADATA_COLUMNS, snapshot.schema.names)
             for column, one in zip(METADATA_COLUMNS, spark_schema(pa.schema(unused)).fields):
                 # Statements of `spark.open` find the columns and the version here.
-                told = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
-                fields.append(StructField(one.name, one.dataType, one.nullable, told))
+                metadata = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
+                fields.append(StructField(one.name, one.dataType, one.nullable, metadata))
         return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -51,8 +51,8 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
-from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Planned
-from lakehouse_source.spark.reading.packing import AnswerPartition, counts
+from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, ScanResponse
+from lakehouse_source.spark.reading.packing import ResponsePartition, counts
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.types import as_text, narrowed_structs, spark_schema
 from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
@@ -74,7 +74,7 @@ class Unsuited(Exception):
     """Spark's reader must not read the scan. The text gives the reason, for `explain()`."""
 
 
-class SparkFiles(AnswerPartition):
+class SparkFiles(ResponsePartition):
     """The answer: files for Spark's reader."""
 
 
@@ -110,10 +110,10 @@ def spark_files(
         note += f", {changed:,} with other columns"
     return SparkFiles(
         {
-            Planned.ROW_COUNT: plan.pruning.rows_read,
-            Planned.BYTE_COUNT: plan.pruning.bytes_read,
-            Planned.COUNTS: counts(plan.pruning),
-            Planned.NOTE: note,
+            ScanResponse.ROW_COUNT: plan.pruning.rows_read,
+            ScanResponse.BYTE_COUNT: plan.pruning.bytes_read,
+            ScanResponse.COUNTS: counts(plan.pruning),
+            ScanResponse.NOTE: note,
             Files.ROOT: "file:" + root,
             Files.PATHS: [task.path for task in tasks],
             Files.SIZES: [task.size_bytes for task in tasks],
@@ -154,16 +154,16 @@ class _Columns:
         self.places = pushdown.metadata
         self.wanted: list[pa.Field] = []
         columns = [one for one in pushdown.schema.fields if one.name not in self.places]
-        for asked in columns:
-            if asked.name not in fields:
-                raise Unsuited(f"column {asked.name} is not stored under this name")
-            self.wanted.append(fields[asked.name])
+        for column in columns:
+            if column.name not in fields:
+                raise Unsuited(f"column {column.name} is not stored under this name")
+            self.wanted.append(fields[column.name])
         parts = pa.schema([narrowed.get(field.name, field) for field in self.wanted])
-        for asked, own, field in zip(columns, spark_schema(parts), self.wanted):
-            if not _is_plain(asked.dataType) or own.dataType != asked.dataType:
-                raise Unsuited(f"column {asked.name} is read as {asked.dataType.simpleString()}")
+        for column, own, field in zip(columns, spark_schema(parts), self.wanted):
+            if not _is_plain(column.dataType) or own.dataType != column.dataType:
+                raise Unsuited(f"column {column.name} is read as {column.dataType.simpleString()}")
             if not _is_readable(field.type):
-                raise Unsuited(f"column {asked.name} is stored as {field.type}")
+                raise Unsuited(f"column {column.name} is stored as {field.type}")
         names = [field.name.lower() for field in self.wanted]
         if len(set(names)) < len(names):
             raise Unsuited("names of columns differ by case only")

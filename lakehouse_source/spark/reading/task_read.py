@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.schema.align import align, by_name
-from lakehouse_source.spark.reading.packing import AnswerPartition, ScanPartition
+from lakehouse_source.spark.reading.packing import ResponsePartition, ScanPartition
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.types import batch_schema
 from lakehouse_source.storage import Storage
@@ -78,7 +78,7 @@ class TaskReader(DataSourceReader):
         freeze_gc()
         target = batch_schema(self.schema)
         storage = Storage(self.spec.uri)
-        assert not isinstance(partition, AnswerPartition)  # these are for Spark's own reader
+        assert not isinstance(partition, ResponsePartition)  # these are for Spark's own reader
         # If there is nothing to read, Spark makes a partition of its own, without tasks.
         tasks = partition.tasks if isinstance(partition, ScanPartition) else ()
         counting = self.rows_only and has_placeholder(self.schema)

@@ -1,4 +1,4 @@
-"""Door. The questions of Spark's catalog, and the places of their tables."""
+"""Door. The requests of Spark's catalog, and the places of their tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.protocol.vocabulary import Place as Where
-from lakehouse_source.spark.protocol.vocabulary import Question
+from lakehouse_source.spark.protocol.vocabulary import RequestKey
 from lakehouse_source.spark.session.secrets import (
     PREFIX,
     catalog_of_query,
@@ -37,25 +37,25 @@ _BRANCH = "branch_"
 
 @dataclass(frozen=True)
 class Request:
-    """A question with the options of the catalog that asks it.
+    """A request with the options of the catalog that asks it.
 
     `catalog`: the URL of plake's catalog, concealed if it holds a password. `frame`: options of
     one query. `storage`: storage options without their prefix.
     """
 
-    question: Mapping[str, Any]
+    body: Mapping[str, Any]
     catalog: str | None
     warehouse: str | None
     storage: Mapping[str, str]
     frame: Mapping[str, str]
 
     @classmethod
-    def of(cls, question: Mapping[str, Any], options: Mapping[str, str]) -> Request:
+    def of(cls, body: Mapping[str, Any], options: Mapping[str, str]) -> Request:
         """The request in the options of a data source, whose names are in lower case."""
         others, storage = split_storage_options(options)
         frame = {k: v for k, v in others.items() if k not in (Where.CATALOG, Where.WAREHOUSE)}
         catalog, warehouse = others.get(Where.CATALOG), others.get(Where.WAREHOUSE)
-        return cls(question, catalog or None, warehouse or None, storage, frame)
+        return cls(body, catalog or None, warehouse or None, storage, frame)
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Request:
 
     @property
     def _parts(self) -> tuple[tuple[str, ...], str | None, str | None]:
-        given = tuple(self.question.get(Question.IDENTIFIER, [""]))
+        given = tuple(self.body.get(RequestKey.IDENTIFIER, [""]))
         count = _levels(given)
         parts, further = given[:count], list(given[count:])
         branch = metadata = None
@@ -124,18 +124,18 @@ class Request:
         is_path = "/" in table and "`" not in table
         parts = [table] if is_path else split_name(table)
         last = parts[-1]
-        if len(parts) == (2 if "/" in last else 3) and parts[0] == self.question[Question.CATALOG]:
+        if len(parts) == (2 if "/" in last else 3) and parts[0] == self.body[RequestKey.CATALOG]:
             parts = parts[1:]
-        current = self.question.get(Question.CURRENT)
+        current = self.body.get(RequestKey.CURRENT)
         if len(parts) == 1 and "/" not in last and current:
             parts = [*split_name(current), *parts]
-        return replace(self, question={**self.question, Question.IDENTIFIER: parts})
+        return replace(self, body={**self.body, RequestKey.IDENTIFIER: parts})
 
     @property
     def shown(self) -> str:
         """The table's name as Spark shows it."""
-        own = (self.question[Question.CATALOG], *self.question[Question.IDENTIFIER])
-        parts = self.question.get(Question.SHOWN, own)
+        own = (self.body[RequestKey.CATALOG], *self.body[RequestKey.IDENTIFIER])
+        parts = self.body.get(RequestKey.SHOWN, own)
         return ".".join(map(_quoted, parts))
 
 
@@ -182,7 +182,7 @@ def names_of(request: Request) -> Iterator[DatasetCatalog]:
         InvalidOptionError: the settings name no catalog.
     """
     if request.catalog is None and VARIABLE not in os.environ:
-        spark_catalog = request.question[Question.CATALOG]
+        spark_catalog = request.body[RequestKey.CATALOG]
         raise InvalidOptionError(
             option=f"spark.sql.catalog.{spark_catalog}.catalog",
             reason="is not set: tables have names in a catalog of plake. Set it to the URL of "
@@ -206,7 +206,7 @@ def _refuse_unknown_metadata_table(request: Request) -> None:
     parts, further = request.identifier[:count], request.identifier[count:]
     if not further:
         return
-    table = replace(request, question={**request.question, Question.IDENTIFIER: parts})
+    table = replace(request, body={**request.body, RequestKey.IDENTIFIER: parts})
     with suppress(DatasetNotFoundError, NamespaceNotFoundError):
         if knows(place_of(table)):
             raise InvalidOptionError(

@@ -236,17 +236,17 @@ class Options:
         return self.names(name) or (() if name in self._values else None)
 
 
-def with_settings(options: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+def with_settings(options: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
     """The options of a write, whose names are in lower case, with the session's settings.
 
-    `told`: the settings as the planner extension sends them. An option overrides a setting.
+    `settings`: the session's, as the planner extension sends them. An option overrides a setting.
 
     Raises:
         InvalidOptionError: there is no such setting.
     """
     known = {name.lower(): name for name in SETTINGS}
     found = {}
-    for name, value in told.items():
+    for name, value in settings.items():
         if name.lower() not in known:
             raise InvalidOptionError(
                 option=Setting.STATEMENT + name, reason="is no setting.", known=SETTINGS

@@ -247,11 +247,11 @@ def _reasons(spark: Any, rule: Any) -> dict[str, str]:
         # have loaded several times.
         extension = rule.getClass().getClassLoader().loadClass(EXTENSION)
         method = extension.getMethod(STATUS, java_array(spark, jvm.java.lang.Class))
-        answer = method.invoke(None, java_array(spark, jvm.java.lang.Object))
+        found = method.invoke(None, java_array(spark, jvm.java.lang.Object))
     except Py4JError as error:
         text = str(error).strip().splitlines()[-1]
         return dict.fromkeys(EFFECTS, f"the jar that is loaded is of another plake: {text}")
-    known = {str(key): str(value) for key, value in answer.items()}
+    known = {str(key): str(value) for key, value in found.items()}
     return {name: known.get(name, "the jar that is loaded lacks it") for name in EFFECTS}
 
 

@@ -171,15 +171,15 @@ def _parent(pid: int) -> tuple[int, bytes]:
     try:
         return int(_stat(pid)[1]), Path(f"/proc/{pid}/cmdline").read_bytes()
     except (OSError, LookupError, ValueError):
-        told = _ps(pid, "ppid=,command=").split(None, 1)
-        return (int(told[0]), told[1]) if len(told) == 2 else (0, b"")
+        fields = _ps(pid, "ppid=,command=").split(None, 1)
+        return (int(fields[0]), fields[1]) if len(fields) == 2 else (0, b"")
 
 
 def _started(pid: int) -> str:
     """When a process started; the empty text if it is gone."""
     try:
-        told = _stat(pid)
-        return "" if told[0] == "Z" else told[19]
+        fields = _stat(pid)
+        return "" if fields[0] == "Z" else fields[19]
     except (OSError, LookupError):
         return "_".join(_ps(pid, "lstart=").decode(errors="replace").split())
 
@@ -188,5 +188,5 @@ def _ps(pid: int, columns: str) -> bytes:
     """The output of `ps`, for systems without /proc, such as macOS."""
     if os.path.isdir("/proc/self"):
         return b""
-    asked = ["ps", "-o", columns, "-p", str(pid)]
-    return subprocess.run(asked, capture_output=True, check=False).stdout.strip()
+    command = ["ps", "-o", columns, "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, check=False).stdout.strip()

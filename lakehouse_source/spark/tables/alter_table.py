@@ -12,7 +12,7 @@ from pyspark.sql.types import _parse_datatype_json_value as parse_type
 
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.spark.protocol.vocabulary import Change, Question
+from lakehouse_source.spark.protocol.vocabulary import Change, RequestKey
 from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.tables.table_properties import RESERVED, divided
@@ -24,11 +24,11 @@ from lakehouse_source.write.metadata.set_properties import set_properties, set_t
 def alter(request: Request) -> dict[str, Any]:
     """Change columns or properties, as one commit."""
     address = place_of(request).address()
-    changes: list[Mapping[str, Any]] = request.question[Question.CHANGES]
-    kinds = {change[Question.CHANGE] for change in changes}
+    changes: list[Mapping[str, Any]] = request.body[RequestKey.CHANGES]
+    kinds = {change[RequestKey.CHANGE] for change in changes}
     dataset = Dataset(address)
     if kinds == {Change.PROPERTY}:
-        texts = {change[Question.FIELD]: change[Question.VALUE] for change in changes}
+        texts = {change[RequestKey.FIELD]: change[RequestKey.VALUE] for change in changes}
         for key in texts.keys() & RESERVED:
             raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
         own, others = divided(texts)
@@ -43,7 +43,7 @@ def alter(request: Request) -> dict[str, Any]:
             else:
                 set_table_properties(catalog, address, base, others)
     elif kinds == {Change.CLUSTER} and len(changes) == 1:
-        dataset.set_properties(cluster_by=changes[0][Question.VALUE] or None)
+        dataset.set_properties(cluster_by=changes[0][RequestKey.VALUE] or None)
     elif kinds & {Change.PROPERTY, Change.CLUSTER}:
         raise InvalidOptionError(
             option="ALTER TABLE", reason="changes columns and properties: use two statements."
@@ -59,11 +59,11 @@ def alter(request: Request) -> dict[str, Any]:
 def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> None:
     """Refuse REPLACE COLUMNS, which Spark spells as dropping all columns and adding others."""
     dropped = {
-        change[Question.FIELD][0].lower()
+        change[RequestKey.FIELD][0].lower()
         for change in changes
-        if change[Question.CHANGE] == Change.DELETE and len(change[Question.FIELD]) == 1
+        if change[RequestKey.CHANGE] == Change.DELETE and len(change[RequestKey.FIELD]) == 1
     }
-    added = any(change[Question.CHANGE] == Change.ADD for change in changes)
+    added = any(change[RequestKey.CHANGE] == Change.ADD for change in changes)
     if added and dropped == {name.lower() for name in dataset.schema.names}:
         raise InvalidOptionError(
             option="ALTER TABLE ... REPLACE COLUMNS",
@@ -73,22 +73,22 @@ def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) 
 
 
 def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, Any]) -> None:
-    path: tuple[str, ...] = tuple(change[Question.FIELD])
-    kind = change[Question.CHANGE]
+    path: tuple[str, ...] = tuple(change[RequestKey.FIELD])
+    kind = change[RequestKey.CHANGE]
     if kind == Change.ADD:
         spark, field = _type(change, path)
         schema.add_column(
             path,
             field.type,
             default=_default(change, field.type),
-            nullable=change[Question.NULLABLE],
-            comment=change[Question.COMMENT],
+            nullable=change[RequestKey.NULLABLE],
+            comment=change[RequestKey.COMMENT],
         )
         if field.metadata:
             schema.set_spark_type(path, spark.simpleString(), field.metadata)
         _move(schema, path, change)
     elif kind == Change.RENAME:
-        schema.rename_column(path, change[Question.VALUE])
+        schema.rename_column(path, change[RequestKey.VALUE])
     elif kind == Change.DELETE:
         schema.drop_column(path)
     elif kind == Change.WIDEN:
@@ -96,9 +96,9 @@ def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, 
         schema.promote_column(path, field.type)
         schema.set_spark_type(path, spark.simpleString(), field.metadata or {})
     elif kind == Change.NULLABILITY:
-        schema.set_nullable(path, change[Question.NULLABLE])
+        schema.set_nullable(path, change[RequestKey.NULLABLE])
     elif kind == Change.COMMENT:
-        schema.set_comment(path, change[Question.COMMENT] or None)
+        schema.set_comment(path, change[RequestKey.COMMENT] or None)
     elif kind == Change.MOVE:
         _move(schema, path, change)
     else:
@@ -110,20 +110,20 @@ def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, 
 
 def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
     """Spark names a neighbour in the same struct; no neighbour means the first place."""
-    if Question.AFTER in change:
-        after = change[Question.AFTER]
+    if RequestKey.AFTER in change:
+        after = change[RequestKey.AFTER]
         place = None if after is None else (*path[:-1], after)
         schema.reorder_columns([path], after=place)
 
 
 def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
-    text = change.get(Question.VALUE)
-    return None if text is None else literal_value(json.loads(text)[Question.VALUE], type_)
+    text = change.get(RequestKey.VALUE)
+    return None if text is None else literal_value(json.loads(text)[RequestKey.VALUE], type_)
 
 
 def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.Field]:
     """The type that a change gives to a column, and the field in which it is stored."""
-    spark: DataType = parse_type(json.loads(change[Question.TYPE]))
+    spark: DataType = parse_type(json.loads(change[RequestKey.TYPE]))
     whole = spark
     for name in reversed(path[1:]):
         # A nested field gets its Spark type from the struct around it.

@@ -6,7 +6,7 @@ from typing import Any
 
 from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
 from lakehouse_source.errors import DatasetExistsError, InvalidOptionError, NamespaceNotFoundError
-from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.protocol.vocabulary import RequestKey, ResponseKey
 from lakehouse_source.spark.session.catalog_request import Place, Request, knows, names_of
 from lakehouse_source.spark.session.options import on_branch
 
@@ -14,27 +14,27 @@ from lakehouse_source.spark.session.options import on_branch
 def list_tables(request: Request) -> dict[str, Any]:
     """The names of the tables in a namespace."""
     with names_of(request) as catalog, catalog.read() as reader:
-        return {Answer.NAMES: reader.names.dataset_names(namespace_of(request))}
+        return {ResponseKey.NAMES: reader.names.dataset_names(namespace_of(request))}
 
 
 def list_namespaces(request: Request) -> dict[str, Any]:
     """All namespaces; a namespace contains no others."""
     with names_of(request) as catalog:
-        if request.question.get(Question.NAMESPACE):
+        if request.body.get(RequestKey.NAMESPACE):
             catalog.namespace(namespace_of(request))
-            return {Answer.NAMES: []}
-        return {Answer.NAMES: catalog.namespaces()}
+            return {ResponseKey.NAMES: []}
+        return {ResponseKey.NAMES: catalog.namespaces()}
 
 
 def load_namespace(request: Request) -> dict[str, Any]:
     """The properties of a namespace."""
     with names_of(request) as catalog:
-        return {Answer.PROPERTIES: dict(catalog.namespace(namespace_of(request)).properties)}
+        return {ResponseKey.PROPERTIES: dict(catalog.namespace(namespace_of(request)).properties)}
 
 
 def create_namespace(request: Request) -> dict[str, Any]:
     """Make a namespace."""
-    properties = request.question[Question.PROPERTIES]
+    properties = request.body[RequestKey.PROPERTIES]
     if "location" in properties:
         raise InvalidOptionError(
             option="LOCATION",
@@ -49,16 +49,14 @@ def create_namespace(request: Request) -> dict[str, Any]:
 def alter_namespace(request: Request) -> dict[str, Any]:
     """Set and remove properties of a namespace."""
     with names_of(request) as catalog:
-        catalog.set_namespace_properties(
-            namespace_of(request), request.question[Question.PROPERTIES]
-        )
+        catalog.set_namespace_properties(namespace_of(request), request.body[RequestKey.PROPERTIES])
     return {}
 
 
 def drop_namespace(request: Request) -> dict[str, Any]:
     """Remove a namespace."""
     with names_of(request) as catalog:
-        catalog.drop_namespace(namespace_of(request), cascade=request.question[Question.CASCADE])
+        catalog.drop_namespace(namespace_of(request), cascade=request.body[RequestKey.CASCADE])
     return {}
 
 
@@ -68,10 +66,10 @@ def namespace_of(request: Request) -> str:
     Raises:
         NamespaceNotFoundError: the namespace has several levels.
     """
-    parts = request.question.get(Question.NAMESPACE, [])
+    parts = request.body.get(RequestKey.NAMESPACE, [])
     if len(parts) > 1:
         raise NamespaceNotFoundError(
-            namespace=".".join(parts), catalog=request.question[Question.CATALOG]
+            namespace=".".join(parts), catalog=request.body[RequestKey.CATALOG]
         )
     return parts[0] if parts else DEFAULT_NAMESPACE
 
@@ -86,6 +84,6 @@ def exists(request: Request) -> dict[str, Any]:
     path = on_branch(path, request.frame.get("branch"))
     place = Place(path, request.catalog, request.storage)
     found = knows(place)
-    if found and request.question[Question.MUST_BE_NEW]:
+    if found and request.body[RequestKey.MUST_BE_NEW]:
         raise DatasetExistsError(dataset=place.address().uri)
-    return {Answer.EXISTS: found, Answer.OPTIONS: place.options()}
+    return {ResponseKey.EXISTS: found, ResponseKey.OPTIONS: place.options()}

@@ -7,7 +7,7 @@ from typing import Any
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
-from lakehouse_source.spark.protocol.vocabulary import Answer, Question
+from lakehouse_source.spark.protocol.vocabulary import RequestKey, ResponseKey
 from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.types import as_text
 
@@ -20,7 +20,7 @@ def list_partitions(request: Request) -> dict[str, Any]:
     """
     address = place_of(request).address()
     with address.open() as catalog, catalog.read() as reader:
-        snapshot = address.snapshot(catalog, reader, int(request.question[Question.VERSION]))
+        snapshot = address.snapshot(catalog, reader, int(request.body[RequestKey.VERSION]))
         texts = snapshot.partition_texts()
         files = reader.files(snapshot.dataset.id, snapshot.version)
         found = dict.fromkeys(tuple(texts(file)) for file in files)
@@ -34,7 +34,7 @@ def list_partitions(request: Request) -> dict[str, Any]:
                 ".partitions.",
             )
     return {
-        Answer.ROWS: [
+        ResponseKey.ROWS: [
             [as_text(partition_ordinal(text, type_), type_) for text, type_ in zip(values, types)]
             for values in found
         ]

@@ -20,8 +20,8 @@ from lakehouse_source.errors import (
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.spark.protocol.vocabulary import (
-    Answer,
-    Question,
+    RequestKey,
+    ResponseKey,
     Stage,
 )
 from lakehouse_source.spark.reading.decode_conditions import literal_value
@@ -53,7 +53,7 @@ def create(request: Request) -> dict[str, Any]:
     """Create a table without rows, or give a name to an existing dataset."""
     _refuse_branch(request)
     _check_provider(request)
-    location = request.question[Question.PROPERTIES].get(LOCATION)
+    location = request.body[RequestKey.PROPERTIES].get(LOCATION)
     spark = _columns(request)
     if not spark.fields and location is not None and not request.is_path:
         _refuse_other_catalog(request, location)
@@ -78,9 +78,9 @@ def stage(request: Request) -> dict[str, Any]:
     _check_provider(request)
     place, staged = _staged(request)
     return {
-        Answer.TABLE: request.shown,
-        Answer.OPTIONS: place.options(),
-        Answer.STAGED: staged,
+        ResponseKey.TABLE: request.shown,
+        ResponseKey.OPTIONS: place.options(),
+        ResponseKey.STAGED: staged,
     }
 
 
@@ -92,8 +92,8 @@ def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
         DatasetExistsError: the name is new, and the location has a dataset.
     """
     _refuse_branch(request)
-    kind = request.question.get(Question.STAGE, Stage.CREATE)
-    given = request.question[Question.PROPERTIES]
+    kind = request.body.get(RequestKey.STAGE, Stage.CREATE)
+    given = request.body[RequestKey.PROPERTIES]
     properties = {
         key: text
         for key, text in given.items()
@@ -109,8 +109,8 @@ def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
     staged: dict[str, Any] = {
         "layout": layout_of(own).to_json(),
         "index_columns": None if index is None else list(index),
-        "partition_by": request.question[Question.PARTITION_BY],
-        "cluster_by": request.question[Question.CLUSTER_BY],
+        "partition_by": request.body[RequestKey.PARTITION_BY],
+        "cluster_by": request.body[RequestKey.CLUSTER_BY],
         "properties": texts,
     }
     if request.is_path:
@@ -141,7 +141,7 @@ def _replaces(kind: str, found: bool, name: str, request: Request) -> bool:
     if found and kind == Stage.CREATE:
         raise DatasetExistsError(dataset=name, hint="Use IF NOT EXISTS or CREATE OR REPLACE TABLE.")
     if not found and kind == Stage.REPLACE:
-        raise DatasetNotFoundError(dataset=name, catalog=request.question[Question.CATALOG])
+        raise DatasetNotFoundError(dataset=name, catalog=request.body[RequestKey.CATALOG])
     return found
 
 
@@ -159,16 +159,16 @@ def _location(
 
 
 def _columns(request: Request) -> StructType:
-    return StructType.fromJson(json.loads(request.question[Question.SCHEMA]))
+    return StructType.fromJson(json.loads(request.body[RequestKey.SCHEMA]))
 
 
 def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:
     """The schema of a new table with the default values of its columns."""
-    for text in request.question[Question.DEFAULTS]:
+    for text in request.body[RequestKey.DEFAULTS]:
         value = json.loads(text)
-        at = schema.names.index(value[Question.FIELD])
+        at = schema.names.index(value[RequestKey.FIELD])
         field = schema.field(at)
-        default = literal_value(value[Question.VALUE], field.type)
+        default = literal_value(value[RequestKey.VALUE], field.type)
         schema = schema.set(at, with_write_default(field, default))
     return schema
 
@@ -180,8 +180,8 @@ def rename(request: Request) -> dict[str, Any]:
     """Give a table another name."""
     _require_name(request, "ALTER TABLE ... RENAME TO")
     with names_of(request) as catalog:
-        renamed = request.question[Question.RENAMED]
-        if len(renamed) == 3 and renamed[0] == request.question[Question.CATALOG]:
+        renamed = request.body[RequestKey.RENAMED]
+        if len(renamed) == 3 and renamed[0] == request.body[RequestKey.CATALOG]:
             renamed = renamed[1:]  # Spark takes the catalog's name for a namespace here
         catalog.rename(request.name, qualified(renamed))
     return {}
@@ -194,12 +194,12 @@ def drop(request: Request) -> dict[str, Any]:
         try:
             catalog.drop(
                 request.name,
-                purge=request.question[Question.PURGE],
+                purge=request.body[RequestKey.PURGE],
                 storage_options=request.storage or None,
             )
         except DatasetNotFoundError:
-            return {Answer.EXISTS: False}
-    return {Answer.EXISTS: True}
+            return {ResponseKey.EXISTS: False}
+    return {ResponseKey.EXISTS: True}
 
 
 def _refuse_branch(request: Request) -> None:
@@ -215,7 +215,7 @@ def _refuse_branch(request: Request) -> None:
 def _refuse_other_catalog(request: Request, location: str) -> None:
     """Explain how to use a dataset of the folder's own catalog: only that catalog can name it."""
     if has_own_catalog(location) and not knows(Place(location, request.catalog, request.storage)):
-        by_path = f"{request.question[Question.CATALOG]}.`{location}`"
+        by_path = f"{request.body[RequestKey.CATALOG]}.`{location}`"
         raise InvalidOptionError(
             option="LOCATION",
             value=location,
@@ -227,12 +227,12 @@ def _refuse_other_catalog(request: Request, location: str) -> None:
 
 def _check_provider(request: Request) -> None:
     """Refuse a table of another format, which would silently become one of plake."""
-    provider = request.question[Question.PROPERTIES].get("provider", "plake")
+    provider = request.body[RequestKey.PROPERTIES].get("provider", "plake")
     if provider.lower() != "plake":
         raise InvalidOptionError(
             option="USING",
             value=provider,
-            reason=f"is not for the catalog {request.question[Question.CATALOG]}: its tables are "
+            reason=f"is not for the catalog {request.body[RequestKey.CATALOG]}: its tables are "
             "plake's. Leave USING out, or create the table in another catalog of Spark.",
         )
 
@@ -257,8 +257,8 @@ def truncate(request: Request) -> dict[str, Any]:
         InvalidOptionError: there is no such setting, or its value is wrong.
         CommitConflictError: `expectedVersion` is another version.
     """
-    told = with_settings({}, request.question.get(Question.SETTINGS, {}))
-    given = Options(told, SETTINGS, "truncating")
+    settings = with_settings({}, request.body.get(RequestKey.SETTINGS, {}))
+    given = Options(settings, SETTINGS, "truncating")
     isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
     options = commit_options(given, mode="overwrite")
     address = place_of(request).address()

@@ -16,7 +16,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
 )
-from lakehouse_source.spark.protocol.vocabulary import Answer, Question, Stage, View
+from lakehouse_source.spark.protocol.vocabulary import RequestKey, ResponseKey, Stage, View
 from lakehouse_source.spark.session.catalog_request import Request, names_of, qualified
 from lakehouse_source.spark.tables.catalog_names import namespace_of
 from lakehouse_source.spark.types import names_a_class
@@ -25,7 +25,7 @@ from lakehouse_source.spark.types import names_a_class
 def list_views(request: Request) -> dict[str, Any]:
     """The names of the views in a namespace."""
     with names_of(request) as catalog, catalog.read() as reader:
-        return {Answer.NAMES: reader.names.view_names(namespace_of(request))}
+        return {ResponseKey.NAMES: reader.names.view_names(namespace_of(request))}
 
 
 def load_view(request: Request) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def load_view(request: Request) -> dict[str, Any]:
             reason="is a view with a column of a type of users",
             hint="Make the view again, with a query that casts the column.",
         )
-    return {Answer.VIEW: view, Answer.IS_FOREIGN: not is_own}
+    return {ResponseKey.VIEW: view, ResponseKey.IS_FOREIGN: not is_own}
 
 
 def put_view(request: Request) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def put_view(request: Request) -> dict[str, Any]:
         DatasetExistsError, DatasetNotFoundError: the name exists or not, against the kind of stage.
     """
     _refuse_path(request)
-    view, kind = request.question[Question.VIEW], request.question[Question.STAGE]
+    view, kind = request.body[RequestKey.VIEW], request.body[RequestKey.STAGE]
 
     def put(tx: CatalogTransaction) -> None:
         if kind == Stage.REPLACE and tx.names.view(request.name) is None:
@@ -79,18 +79,18 @@ def put_view(request: Request) -> dict[str, Any]:
 def drop_view(request: Request) -> dict[str, Any]:
     """Remove a view. Tells whether there was one."""
     if request.is_path:
-        return {Answer.EXISTS: False}
+        return {ResponseKey.EXISTS: False}
     found: list[bool] = []
     with names_of(request) as catalog:
         _change(catalog, lambda tx: found.append(tx.names.remove_view(request.name)))
-    return {Answer.EXISTS: found[-1]}
+    return {ResponseKey.EXISTS: found[-1]}
 
 
 def rename_view(request: Request) -> dict[str, Any]:
     """Give a view another name."""
     _refuse_path(request)
-    renamed = request.question[Question.RENAMED]
-    if len(renamed) == 3 and renamed[0] == request.question[Question.CATALOG]:
+    renamed = request.body[RequestKey.RENAMED]
+    if len(renamed) == 3 and renamed[0] == request.body[RequestKey.CATALOG]:
         renamed = renamed[1:]  # as for tables
 
     def rename(tx: CatalogTransaction) -> None:
@@ -111,7 +111,7 @@ def _change(catalog: DatasetCatalog, work: Callable[[CatalogTransaction], None])
 
 def _no_view(request: Request) -> DatasetNotFoundError:
     return DatasetNotFoundError(
-        dataset=quoted(request.name), catalog=request.question[Question.CATALOG]
+        dataset=quoted(request.name), catalog=request.body[RequestKey.CATALOG]
     )
 
 

@@ -1,10 +1,10 @@
-"""Door. Answers the questions of Spark's catalog: the Python end of the channel.
+"""Door. Answers the requests of Spark's catalog: the Python end of the channel.
 
 The catalog in the JVM (`planner/src/io/plake/spark/core/Channel.java`) does not know plake's data.
-It puts a question into the envelope of a data source's options (`Told.QUESTION`), and Spark asks
+It puts a request into the envelope of a data source's options (`Message.REQUEST`), and Spark asks
 the source for its schema, in a planning worker on the driver. The answer is in the metadata of an
 extra last column. A table that is loaded comes with its columns, and the same instance of the data
-source reads it: one question opens a table at one version.
+source reads it: one request opens a table at one version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,13 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope
-from lakehouse_source.spark.protocol.vocabulary import Answer, Ask, Envelope, Failure, Question
+from lakehouse_source.spark.protocol.vocabulary import (
+    Envelope,
+    Failure,
+    RequestKey,
+    RequestKind,
+    ResponseKey,
+)
 from lakehouse_source.spark.reading.rows_frame import RowsFrame
 from lakehouse_source.spark.session.catalog_request import Place, Request, place_of
 from lakehouse_source.spark.session.options import (
@@ -53,32 +59,32 @@ _STREAMS = {name.lower() for name in STREAM_ONLY_OPTIONS}
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-# Where each question is answered, as module and function: only that module is imported.
-QUESTIONS = {
-    Ask.EXISTS: "catalog_names.exists",
-    Ask.LIST_TABLES: "catalog_names.list_tables",
-    Ask.LIST_NAMESPACES: "catalog_names.list_namespaces",
-    Ask.LOAD_NAMESPACE: "catalog_names.load_namespace",
-    Ask.STAGE: "catalog_tables.stage",
-    Ask.LIST_PARTITIONS: "catalog_partitions.list_partitions",
-    Ask.LIST_PROCEDURES: "procedures.list_procedures",
-    Ask.LOAD_PROCEDURE: "procedures.load_procedure",
-    Ask.LIST_VIEWS: "catalog_views.list_views",
-    Ask.LOAD_VIEW: "catalog_views.load_view",
+# Where each request is answered, as module and function: only that module is imported.
+READS = {
+    RequestKind.EXISTS: "catalog_names.exists",
+    RequestKind.LIST_TABLES: "catalog_names.list_tables",
+    RequestKind.LIST_NAMESPACES: "catalog_names.list_namespaces",
+    RequestKind.LOAD_NAMESPACE: "catalog_names.load_namespace",
+    RequestKind.STAGE: "catalog_tables.stage",
+    RequestKind.LIST_PARTITIONS: "catalog_partitions.list_partitions",
+    RequestKind.LIST_PROCEDURES: "procedures.list_procedures",
+    RequestKind.LOAD_PROCEDURE: "procedures.load_procedure",
+    RequestKind.LIST_VIEWS: "catalog_views.list_views",
+    RequestKind.LOAD_VIEW: "catalog_views.load_view",
 }
 CHANGES = {
-    Ask.TRUNCATE: "catalog_tables.truncate",
-    Ask.CREATE_NAMESPACE: "catalog_names.create_namespace",
-    Ask.ALTER_NAMESPACE: "catalog_names.alter_namespace",
-    Ask.DROP_NAMESPACE: "catalog_names.drop_namespace",
-    Ask.CREATE: "catalog_tables.create",
-    Ask.ALTER: "alter_table.alter",
-    Ask.DROP: "catalog_tables.drop",
-    Ask.RENAME: "catalog_tables.rename",
-    Ask.CALL: "procedures.call",
-    Ask.PUT_VIEW: "catalog_views.put_view",
-    Ask.DROP_VIEW: "catalog_views.drop_view",
-    Ask.RENAME_VIEW: "catalog_views.rename_view",
+    RequestKind.TRUNCATE: "catalog_tables.truncate",
+    RequestKind.CREATE_NAMESPACE: "catalog_names.create_namespace",
+    RequestKind.ALTER_NAMESPACE: "catalog_names.alter_namespace",
+    RequestKind.DROP_NAMESPACE: "catalog_names.drop_namespace",
+    RequestKind.CREATE: "catalog_tables.create",
+    RequestKind.ALTER: "alter_table.alter",
+    RequestKind.DROP: "catalog_tables.drop",
+    RequestKind.RENAME: "catalog_tables.rename",
+    RequestKind.CALL: "procedures.call",
+    RequestKind.PUT_VIEW: "catalog_views.put_view",
+    RequestKind.DROP_VIEW: "catalog_views.drop_view",
+    RequestKind.RENAME_VIEW: "catalog_views.rename_view",
 }
 
 _FAILURES = (
@@ -90,35 +96,35 @@ _FAILURES = (
 )
 
 
-class AnswerFrame:
-    """The answer to a question, as the schema of a frame. Asked once.
+class ResponseFrame:
+    """The answer to a request, as the schema of a frame. Asked once.
 
     If it opens a table, the frame is that table, with the answer in a further last column.
     `may_change`: a statement asks, not a read.
     """
 
     def __init__(
-        self, question: Mapping[str, Any], options: Mapping[str, str], *, may_change: bool
+        self, body: Mapping[str, Any], options: Mapping[str, str], *, may_change: bool
     ) -> None:
         self._table: RowsFrame | ChangesFrame | None = None
         try:
-            told = self._told(Request.of(question, options), may_change)
-            self._answer = envelope.answer(told)
+            response = self._respond(Request.of(body, options), may_change)
+            self._response = envelope.encode_response(response)
         except PlakeError as error:
             kind = next((kind for one, kind in _FAILURES if isinstance(error, one)), Failure.OTHER)
-            self._answer = envelope.failed(error, kind)
+            self._response = envelope.encode_error(error, kind)
 
-    def _told(self, request: Request, may_change: bool) -> dict[str, Any]:
-        told = answer(request, may_change=may_change)
-        command = request.question[Question.COMMAND]
-        if command == Ask.LOAD_CHANGES:
+    def _respond(self, request: Request, may_change: bool) -> dict[str, Any]:
+        response = respond(request, may_change=may_change)
+        command = request.body[RequestKey.COMMAND]
+        if command == RequestKind.LOAD_CHANGES:
             from lakehouse_source.spark.reading.changes_frame import ChangesFrame
 
             frame = {**request.frame, **place_of(request).options()}
             self._table = changes = ChangesFrame(frame, is_batch=True)
-            return {**told, Answer.AT: changes.request.end}
-        if command not in (Ask.LOAD, Ask.CREATE, Ask.ALTER):
-            return told
+            return {**response, ResponseKey.AT: changes.request.end}
+        if command not in (RequestKind.LOAD, RequestKind.CREATE, RequestKind.ALTER):
+            return response
         try:
             place = place_of(request)
             options = _frame_options(request, place)
@@ -139,15 +145,15 @@ class AnswerFrame:
     def version(self) -> int | None:
         return None if self._table is None else self._table.version
 
-    def pinned(self) -> RowsFrame | ChangesFrame | AnswerFrame:
+    def pinned(self) -> RowsFrame | ChangesFrame | ResponseFrame:
         """The table: other processes do not need the answer."""
         return self if self._table is None else self._table.pinned()
 
     def schema(self) -> StructType:
         """The columns of the table, and one column with the envelope of the answer."""
         fields = [] if self._table is None else _columns(self._table).fields
-        mark = {Envelope.NAME: self._answer}
-        return StructType([*fields, StructField("answer", StringType(), True, mark)])
+        mark = {Envelope.NAME: self._response}
+        return StructType([*fields, StructField("response", StringType(), True, mark)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         assert self._table is not None
@@ -158,30 +164,30 @@ class AnswerFrame:
         return self._table.stream_reader(schema)
 
 
-def answer(request: Request, *, may_change: bool) -> dict[str, Any]:
-    """Do what a question asks, except opening a table, which comes later.
+def respond(request: Request, *, may_change: bool) -> dict[str, Any]:
+    """Do what a request asks, except opening a table, which comes later.
 
     `may_change`: a statement asks, not a read.
 
     Raises:
         PlakeError: an error that `failed` turns into an answer.
     """
-    command = request.question[Question.COMMAND]
-    if command == Ask.LOAD:
+    command = request.body[RequestKey.COMMAND]
+    if command == RequestKind.LOAD:
         return {}
     request.require_table()
-    if command == Ask.LOAD_CHANGES:
-        return {Answer.TABLE: request.shown}
-    place = QUESTIONS.get(command)
+    if command == RequestKind.LOAD_CHANGES:
+        return {ResponseKey.TABLE: request.shown}
+    place = READS.get(command)
     if place is None and not may_change:
         raise InvalidOptionError(
-            option="question", value=command, reason="changes what is stored: no read does."
+            option="request", value=command, reason="changes what is stored: no read does."
         )
     return answering(place or CHANGES[command])(request)
 
 
 def answering(place: str) -> Callable[[Request], dict[str, Any]]:
-    """The function that answers a question."""
+    """The function that answers a request."""
     module, _, name = place.partition(".")
     found: Callable[[Request], dict[str, Any]] = getattr(import_module(f"{_HERE}.{module}"), name)
     return found
@@ -205,8 +211,8 @@ def _frame_options(request: Request, place: Place) -> dict[str, str]:
     options = dict(request.frame) | place.options()
     if request.metadata_table is not None:
         options["metadatatable"] = request.metadata_table
-    version = request.question.get(Question.VERSION)
-    moment = request.question.get(Question.MICROSECONDS)
+    version = request.body.get(RequestKey.VERSION)
+    moment = request.body.get(RequestKey.MICROSECONDS)
     # Not for a stream, which starts where its own options say.
     if version is not None and not _STREAMS & options.keys():
         options["versionasof"] = version
@@ -218,24 +224,24 @@ def _frame_options(request: Request, place: Place) -> dict[str, str]:
 def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
     """What Spark's catalog shows of a table besides its columns."""
     return {
-        Answer.TABLE: request.shown,
-        Answer.AT: snapshot.version,
-        Answer.OPTIONS: place.options(),
-        Answer.PARTITION_BY: [] if request.metadata_table else list(snapshot.partition_by),
-        Answer.IS_METADATA: request.metadata_table is not None,
-        Answer.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
+        ResponseKey.TABLE: request.shown,
+        ResponseKey.AT: snapshot.version,
+        ResponseKey.OPTIONS: place.options(),
+        ResponseKey.PARTITION_BY: [] if request.metadata_table else list(snapshot.partition_by),
+        ResponseKey.IS_METADATA: request.metadata_table is not None,
+        ResponseKey.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
     }
 
 
 def _unread_table(request: Request) -> dict[str, Any]:
     """The answer for a table that could not be read after a change. Version 0 has no rows."""
     return {
-        Answer.TABLE: request.shown,
-        Answer.AT: 0,
-        Answer.OPTIONS: {},
-        Answer.PARTITION_BY: [],
-        Answer.IS_METADATA: False,
-        Answer.PROPERTIES: {},
+        ResponseKey.TABLE: request.shown,
+        ResponseKey.AT: 0,
+        ResponseKey.OPTIONS: {},
+        ResponseKey.PARTITION_BY: [],
+        ResponseKey.IS_METADATA: False,
+        ResponseKey.PROPERTIES: {},
     }
 
 

@@ -19,7 +19,7 @@ from lakehouse_source.parquet.foreign import (
     ForeignSchema,
 )
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
-from lakehouse_source.spark.protocol.typed_json import ToldError, from_json, to_json
+from lakehouse_source.spark.protocol.typed_json import ErrorMessage, from_json, to_json
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import take_configuration
 from lakehouse_source.storage import Storage
@@ -85,10 +85,10 @@ def _read_footers(spark: SparkSession, given: Sequence[GivenFile]) -> Iterator[F
     found = chunks.mapInArrow(read, "at long, footers string").collect()
     schemas = _Schemas()
     for row in sorted(found, key=lambda row: row.at):
-        told = from_json(row.footers, Footers)
-        yield from told.files(schemas)
-        if told.error is not None:
-            raise told.error.error()
+        message = from_json(row.footers, Footers)
+        yield from message.files(schemas)
+        if message.error is not None:
+            raise message.error.error()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Footers:
 
     schemas: tuple[ForeignSchema, ...]
     footers: tuple[Footer, ...]
-    error: ToldError | None
+    error: ErrorMessage | None
 
     @classmethod
     def of(cls, files: Sequence[ForeignFile], error: PlakeError | None) -> Footers:
@@ -121,8 +121,8 @@ class Footers:
                 schemas.append(file.described)
             place = places[id(file.described)]
             footers.append(Footer(file.size_bytes, file.row_count, place, file.row_groups))
-        told = None if error is None else ToldError.of(error)
-        return cls(tuple(schemas), tuple(footers), told)
+        message = None if error is None else ErrorMessage.of(error)
+        return cls(tuple(schemas), tuple(footers), message)
 
     def files(self, known: _Schemas) -> Iterator[ForeignFile]:
         """The files, whose equal schemas are shared objects, even between messages."""

@@ -37,9 +37,9 @@ from lakehouse_source.write.layout import (
 # --- `CALL compact` by tasks of Spark: they write the large files, and the driver commits them.
 #
 # A procedure runs in a planning worker of the driver, which can start no job. So Java runs a job
-# between two questions (`PlakeProcedure.java`): it reads a frame whose tasks write files, each task
+# between two requests (`PlakeProcedure.java`): it reads a frame whose tasks write files, each task
 # for some partitions of the dataset, and whose rows are messages about these files. Java sends the
-# rows with the second question, and the files are committed as in `Dataset.compact`. Only rows of
+# rows with the second request, and the files are committed as in `Dataset.compact`. Only rows of
 # successful attempts of tasks reach the driver. Files of failed attempts and jobs belong to no
 # version, and vacuum deletes them.
 
@@ -125,10 +125,10 @@ class CompactionTasks(DataSourceReader):
         freeze_gc()
         staged = partition.staged
         storage = Storage(staged.spec.uri)
-        told = replace(staged, spec=replace(staged.spec, uri=staged.uri))
+        message = replace(staged, spec=replace(staged.spec, uri=staged.uri))
         for copy, replaced in partition.groups:
             done = Compacted(
-                told,
+                message,
                 shortened(copy.write(storage)),
                 copy.spec.file_schema,
                 replaced,
@@ -138,7 +138,7 @@ class CompactionTasks(DataSourceReader):
             yield pa.record_batch([[to_json(done)]], schema=fields)
 
 
-def told_by(messages: Sequence[str]) -> list[Compacted]:
+def from_messages(messages: Sequence[str]) -> list[Compacted]:
     """What tasks did, by their messages.
 
     Raises:
@@ -179,7 +179,7 @@ def commit_messages(
         CommitConflictError: another commit removed one of the files, or rows of one.
         InvalidOptionError: a message is not what a task tells.
     """
-    parts, address = told_by(messages), place.address()
+    parts, address = from_messages(messages), place.address()
     with address.open() as catalog:
         if parts:
             return commit_parts(catalog, address, parts)
@@ -227,7 +227,7 @@ def commit_pieces(
         CommitConflictError: other commits changed rows of a piece at every attempt.
         InvalidOptionError: a message is not from a task, or an argument is wrong.
     """
-    given, address, parts = dict(arguments), place.address(), told_by(messages)
+    given, address, parts = dict(arguments), place.address(), from_messages(messages)
     done, conflicts = CompactionResult(0), 0
     with address.open() as catalog:
         for part in parts:

@@ -25,8 +25,8 @@ from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.inspect import ARROW_TYPES
 from lakehouse_source.result_tables import Column, Type
-from lakehouse_source.spark.protocol.vocabulary import Answer, Question
 from lakehouse_source.spark.protocol.vocabulary import Parameter as ParameterKey
+from lakehouse_source.spark.protocol.vocabulary import RequestKey, ResponseKey
 from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.tables.layout_tasks import (
@@ -139,19 +139,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 def list_procedures(_: Request) -> dict[str, Any]:
     """The names of the procedures."""
-    return {Answer.NAMES: list(PROCEDURES)}
+    return {ResponseKey.NAMES: list(PROCEDURES)}
 
 
 def load_procedure(request: Request) -> dict[str, Any]:
     """The parameters of a procedure and the columns of its rows."""
-    procedure = PROCEDURES.get(request.question[Question.PROCEDURE])
+    procedure = PROCEDURES.get(request.body[RequestKey.PROCEDURE])
     if procedure is None:
-        return {Answer.EXISTS: False, Answer.NAMES: list(PROCEDURES)}
+        return {ResponseKey.EXISTS: False, ResponseKey.NAMES: list(PROCEDURES)}
     return {
-        Answer.EXISTS: True,
-        Answer.DESCRIPTION: _description(procedure),
-        Answer.PARAMETERS: _schema(procedure.parameters),
-        Answer.COLUMNS: _schema(procedure.columns),
+        ResponseKey.EXISTS: True,
+        ResponseKey.DESCRIPTION: _description(procedure),
+        ResponseKey.PARAMETERS: _schema(procedure.parameters),
+        ResponseKey.COLUMNS: _schema(procedure.columns),
     }
 
 
@@ -163,16 +163,16 @@ def call(request: Request) -> dict[str, Any]:
     """
     procedure, about, arguments = _prepared(request)
     by_tasks = BY_TASKS.get(procedure.name)
-    messages = request.question.get(Question.MESSAGES)
+    messages = request.body.get(RequestKey.MESSAGES)
     if by_tasks is None:
         rows = procedure.run(Call(CalledTable(about), arguments))
     elif messages is None:
         place_of(about)  # refuses a missing table before tasks begin
-        return {Answer.TASKS: True}
+        return {ResponseKey.TASKS: True}
     else:
         rows = [astuple(by_tasks.commit(place_of(about), messages, arguments))]
-    told: dict[str, Any] = {Answer.ROWS: [list(row) for row in rows]}
-    return told | {Answer.CHANGED: about.shown} if procedure.changes_rows else told
+    response: dict[str, Any] = {ResponseKey.ROWS: [list(row) for row in rows]}
+    return response | {ResponseKey.CHANGED: about.shown} if procedure.changes_rows else response
 
 
 class TasksFrame:
@@ -204,11 +204,11 @@ class TasksFrame:
 
 
 def _prepared(request: Request) -> tuple[Operation, Request, dict[str, Any]]:
-    """The procedure that a question names, its table, and the other arguments."""
-    procedure = PROCEDURES[request.question[Question.PROCEDURE]]
+    """The procedure that a request names, its table, and the other arguments."""
+    procedure = PROCEDURES[request.body[RequestKey.PROCEDURE]]
     arguments = {
         name: value
-        for name, value in request.question[Question.ARGUMENTS].items()
+        for name, value in request.body[RequestKey.ARGUMENTS].items()
         if value is not None
     }
     for parameter in procedure.parameters:
@@ -256,9 +256,9 @@ def _schema(members: Iterable[Parameter | Column]) -> str:
     """Parameters or columns as a schema in Spark's JSON."""
     fields = []
     for one in members:
-        told = {"comment": one.comment}
+        response = {"comment": one.comment}
         default = default_in_sql(one) if isinstance(one, Parameter) else None
         if default is not None:
-            told[ParameterKey.DEFAULT] = default
-        fields.append(StructField(one.name, _spark_type(one), True, told))
+            response[ParameterKey.DEFAULT] = default
+        fields.append(StructField(one.name, _spark_type(one), True, response))
     return StructType(fields).json()

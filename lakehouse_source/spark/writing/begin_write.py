@@ -21,7 +21,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.merge import dataframe_schema
-from lakehouse_source.spark.protocol.vocabulary import Command, Mode, Row, Statement, Told
+from lakehouse_source.spark.protocol.vocabulary import Command, Message, Mode, Row, Statement
 from lakehouse_source.spark.reading.decode_conditions import decode, decode_supported
 from lakehouse_source.spark.session.options import (
     BASE_VERSION,
@@ -59,28 +59,32 @@ CHANGES = {
 def batch_writer(
     options: Mapping[str, str], own: Mapping[str, Any], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Begin a write of a frame, or of the rows of a statement. `own`: by the names of `Told`.
+    """Begin a write of a frame, or of the rows of a statement. `own`: by the names of `Message`.
 
     Raises:
         PlakeError: the options are wrong, or the dataset refuses the write.
     """
-    settings = own.get(Told.SETTINGS)
+    settings = own.get(Message.SETTINGS)
     every = with_settings(options, settings or {})
     known = None if settings is not None else frozenset(name.lower() for name in every)
-    if Told.STATEMENT in own or ROW_CHANGES.lower() in options:
-        return begin_statement(every, own.get(Told.STATEMENT), schema, Followed(known))
+    if Message.STATEMENT in own or ROW_CHANGES.lower() in options:
+        return begin_statement(every, own.get(Message.STATEMENT), schema, Followed(known))
     plain, storage = split_storage_options(every)
     if settings and (isolation := plain.pop("isolation", None)):
         isolation_of(isolation)  # adding and replacing rows is the same under both
     given = Options(plain, WRITE_OPTIONS, "writing")
     incoming = arrow_schema(schema)
     address = address_in(given, storage)
-    kind, table, replaced = own.get(Told.MODE), own.get(Told.STAGED), own.get(Told.OVERWRITE)
+    kind, table, replaced = (
+        own.get(Message.MODE),
+        own.get(Message.STAGED),
+        own.get(Message.OVERWRITE),
+    )
     if table is not None:
         overwrite = table["replaces"]
     creates = table is not None or kind == Mode.CREATE
     mode = "overwrite" if overwrite else "error" if creates else "append"
-    base = _own_version(own.get(Told.READS, ()), address) if overwrite else None
+    base = _own_version(own.get(Message.READS, ()), address) if overwrite else None
     chosen = write_options(
         given,
         mode,
@@ -98,7 +102,7 @@ def batch_writer(
     by_session = decides and replaces_all and not given.text("partitionOverwriteMode")
     if known is not None:
         known |= {"isolation"}  # adding and replacing rows is the same under both
-    session = Followed(known, bool(by_session), own.get(Told.PARTITION_MODE))
+    session = Followed(known, bool(by_session), own.get(Message.PARTITION_MODE))
     return PlakeWriter(staged, address.uri, given.text("catalog"), session)
 
 
@@ -115,7 +119,7 @@ def stream_writer(
     path = given.path()
     check_no_secrets(path, storage)
     # A table that is dropped while a query runs must not be made again without a name.
-    must_exist = own.get(Told.MODE) == Mode.EXISTING
+    must_exist = own.get(Message.MODE) == Mode.EXISTING
     chosen = write_options(given, "overwrite" if overwrite else "append", must_exist=must_exist)
     chosen.check()
     return PlakeStreamWriter(path, given.text("catalog"), storage, arrow_schema(schema), chosen)
@@ -139,7 +143,7 @@ def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Predica
     return PredicateSet.of([decode(term, schema) for term in terms])
 
 
-def _asked(given: Options) -> dict[str, Any]:
+def _requested(given: Options) -> dict[str, Any]:
     """The statement that options of a write name.
 
     Raises:
@@ -159,13 +163,13 @@ def _asked(given: Options) -> dict[str, Any]:
 
 def begin_statement(
     options: Mapping[str, str],
-    told: Mapping[str, Any] | None,
+    sent: Mapping[str, Any] | None,
     schema: StructType,
     session: Followed,
 ) -> RowChangeWriter:
     """Begin the write of a statement. `schema` has the columns of its rows.
 
-    `told`: the planner extension's message about the statement; without it, the options are used.
+    `sent`: the planner extension's message about the statement; without it, the options are used.
 
     Raises:
         InvalidOptionError: an option is not one of a statement's.
@@ -173,9 +177,9 @@ def begin_statement(
         CommitConflictError: the dataset's schema has changed.
     """
     others, storage = split_storage_options(options)
-    known = STATEMENT_OPTIONS if told is not None else (*STATEMENT_OPTIONS, *OF_ROW_CHANGES)
+    known = STATEMENT_OPTIONS if sent is not None else (*STATEMENT_OPTIONS, *OF_ROW_CHANGES)
     given = Options(others, known, "changing rows of")
-    statement = _asked(given) if told is None else told
+    statement = _requested(given) if sent is None else sent
     change = CHANGES[statement[Statement.COMMAND]]
     base_version = statement[Statement.VERSION]
     added = statement.get(Statement.ADDED, False)

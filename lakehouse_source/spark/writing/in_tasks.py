@@ -58,12 +58,12 @@ class Followed:
 
     `known`: the options of the write, in lower case; None: the extension told all settings.
     `partitions`: the session decides what the overwrite replaces, because nothing else says it.
-    `told`: what the extension told that the session says of it; None: it did not.
+    `session_mode`: what the extension says that the session sets; None: it did not say.
     """
 
     known: Collection[str] | None
     partitions: bool = False
-    told: str | None = None
+    session_mode: str | None = None
 
     def applied(self, staged: StagedWrite, seen: Iterable[Mapping[str, str] | None]) -> StagedWrite:
         """The write as the session wants it. `seen`: what each task saw.
@@ -88,7 +88,7 @@ class Followed:
             return staged
         mode: str | None = settings.get(PARTITION_MODE, "static")
         if mode == _IS_OF_OUTER_QUERY:
-            mode = self.told
+            mode = self.session_mode
         if not tasks or None in tasks or mode is None:
             raise InvalidOptionError(
                 option="partitionOverwriteMode",

@@ -21,7 +21,7 @@ from lakehouse_source.catalog.base import (
     check_owner,
     in_transaction,
 )
-from lakehouse_source.catalog.committer import told
+from lakehouse_source.catalog.committer import claims
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import (
@@ -231,7 +231,7 @@ def begin(
     """
     options.check()
     # Spark commits in another process.
-    options = replace(options, committer={**told(), **options.committer})
+    options = replace(options, committer={**claims(), **options.committer})
     incoming = storage_schema(incoming)
     # Checked before the catalog changes, so that a wrong argument registers no dataset.
     check_partition_columns(incoming, options.partition_by or ())

@@ -93,7 +93,7 @@ def _commit_rows(
         abort(catalog, staged, (*files, *written), failure=failure)
         raise
     if result.skipped:
-        tell_skipped(staged, result.version)
+        report_skipped(staged, result.version)
         abort(catalog, staged, (*files, *written))
     return result
 
@@ -139,13 +139,13 @@ def commit_all(
         raise
     for (staged, files), result in zip(owned, results):
         if result.skipped:
-            tell_skipped(staged, result.version)
+            report_skipped(staged, result.version)
             if files:
                 abort(catalog, staged, files)
     return results
 
 
-def tell_skipped(staged: StagedWrite, version: int) -> None:
+def report_skipped(staged: StagedWrite, version: int) -> None:
     """Log that a write was skipped. Spark repeats the last batch of a stream after each crash."""
     options = staged.options
     level = logging.INFO if "query" in options.committer else logging.WARNING

@@ -94,7 +94,7 @@ def restore(
                     "%s: the restore took back what these wrote, and they stay committed: %s. To "
                     "load it again, give higher numbers, or another txn_app_id",
                     address.uri,
-                    ", ".join(pairs_told(result.pairs_left)),
+                    ", ".join(describe_pairs(result.pairs_left)),
                 )
             return result
         except _VectorsUnread as error:
@@ -103,7 +103,7 @@ def restore(
             reads_left -= 1
 
 
-def pairs_told(pairs: Mapping[str, int]) -> list[str]:
+def describe_pairs(pairs: Mapping[str, int]) -> list[str]:
     """Idempotency pairs as people read them."""
     return [f"txn_app_id {name!r} up to txn_version {last}" for name, last in pairs.items()]
 

@@ -36,7 +36,7 @@ from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.begin import base_snapshot, begin_after
-from lakehouse_source.write.commit.commit import abort, commit, tell_skipped
+from lakehouse_source.write.commit.commit import abort, commit, report_skipped
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict, isolation_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
@@ -248,7 +248,7 @@ class RowStatement:
             done = committed_before(reader, self.snapshot.dataset, self.staged.options)
         if done is None:
             return None
-        tell_skipped(self.staged, done.version)
+        report_skipped(self.staged, done.version)
         return replace(_result_of(done), skipped=True)
 
     def give_up(self, failure: BaseException | None) -> None:

@@ -15,7 +15,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lakehouse_source.catalog.base import HARMLESS, UrlOfQuery
-from lakehouse_source.catalog.committer import system_user, told
+from lakehouse_source.catalog.committer import claims, system_user
 from lakehouse_source.errors import InvalidOptionError
 
 CONNECT_SECONDS = 10
@@ -88,7 +88,7 @@ def hosts_of(url: str) -> list[str] | None:
 
 def application_name() -> str:
     """`plake`, its version, the user and the application: the name that the server shows."""
-    application = told().get("application") or Path(sys.argv[0] or "python").name
+    application = claims().get("application") or Path(sys.argv[0] or "python").name
     text = f"plake {_version()} {system_user()} {application}"
     plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
     return plain[:_NAME_BYTES]

@@ -3,7 +3,7 @@ package io.plake.spark;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.PlakeProcedure;
 import io.plake.spark.catalog.PlakeTable;
-import io.plake.spark.catalog.TableQuestions;
+import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
@@ -100,7 +100,7 @@ public class PlakeCatalog
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
     try {
-      return load(table, Channel.about(Vocabulary.Ask.LOAD, table), false);
+      return load(table, Channel.about(Vocabulary.RequestKind.LOAD, table), false);
     } catch (NoSuchTableException e) {
       if (isPath(table)) {
         throw Refusal.because(e.getMessage());
@@ -112,26 +112,26 @@ public class PlakeCatalog
   @Override
   public Table loadTable(Identifier table, Set<TableWritePrivilege> privileges)
       throws NoSuchTableException {
-    return load(table, Channel.about(Vocabulary.Ask.LOAD, table), false);
+    return load(table, Channel.about(Vocabulary.RequestKind.LOAD, table), false);
   }
 
   @Override
   public Table loadTable(Identifier table, String version) throws NoSuchTableException {
-    ObjectNode question = Channel.about(Vocabulary.Ask.LOAD, table)
-        .put(Vocabulary.Question.VERSION, version);
-    return load(table, question, true);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, table)
+        .put(Vocabulary.RequestKey.VERSION, version);
+    return load(table, request, true);
   }
 
   @Override
   public Table loadTable(Identifier table, long microseconds) throws NoSuchTableException {
-    ObjectNode question = Channel.about(Vocabulary.Ask.LOAD, table)
-        .put(Vocabulary.Question.MICROSECONDS, microseconds);
-    return load(table, question, true);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, table)
+        .put(Vocabulary.RequestKey.MICROSECONDS, microseconds);
+    return load(table, request, true);
   }
 
-  private Table load(Identifier table, ObjectNode question, boolean isPinned)
+  private Table load(Identifier table, ObjectNode request, boolean isPinned)
       throws NoSuchTableException {
-    return PlakeTable.of(channel(), table, channel().ask(question), isPinned, Map.of());
+    return PlakeTable.of(channel(), table, channel().read(request), isPinned, Map.of());
   }
 
   @Override
@@ -151,12 +151,12 @@ public class PlakeCatalog
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    return named(Vocabulary.Ask.LIST_TABLES, namespace);
+    return named(Vocabulary.RequestKind.LIST_TABLES, namespace);
   }
 
   /** What a namespace has by name. */
   Identifier[] named(String command, String[] namespace) {
-    return channel().ask(about(command, namespace)).texts(Vocabulary.Answer.NAMES).stream()
+    return channel().read(about(command, namespace)).texts(Vocabulary.ResponseKey.NAMES).stream()
         .map(name -> Identifier.of(namespace, name)).toArray(Identifier[]::new);
   }
 
@@ -164,8 +164,8 @@ public class PlakeCatalog
   @SuppressWarnings("deprecation") // Spark's newer method calls this one
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    ObjectNode question = TableQuestions.create(table, columns, partitions, properties, false);
-    return PlakeTable.of(channel(), table, channel().change(question), false, Map.of());
+    ObjectNode request = TableRequests.create(table, columns, partitions, properties, false);
+    return PlakeTable.of(channel(), table, channel().change(request), false, Map.of());
   }
 
   /**
@@ -173,18 +173,18 @@ public class PlakeCatalog
    * properties of a table of plake. Spark asks for it from 4.3 on.
    */
   @Override
-  public Table createTableLike(Identifier table, TableInfo asked, Table source) {
+  public Table createTableLike(Identifier table, TableInfo requested, Table source) {
     return createTable(
-        table, TableQuestions.columnsLike(source, asked), asked.partitions(),
-        TableQuestions.propertiesLike(source, asked));
+        table, TableRequests.columnsLike(source, requested), requested.partitions(),
+        TableRequests.propertiesLike(source, requested));
   }
 
   @Override
   public Table alterTable(Identifier table, TableChange... changes) throws NoSuchTableException {
-    Column[] columns = TableQuestions.needsTypes(changes)
+    Column[] columns = TableRequests.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
-    ObjectNode question = TableQuestions.alter(table, changes, columns);
-    return PlakeTable.of(channel(), table, channel().change(question), false, Map.of());
+    ObjectNode request = TableRequests.alter(table, changes, columns);
+    return PlakeTable.of(channel(), table, channel().change(request), false, Map.of());
   }
 
   @Override
@@ -198,16 +198,16 @@ public class PlakeCatalog
   }
 
   private boolean drop(Identifier table, boolean purge) {
-    ObjectNode question = Channel.about(Vocabulary.Ask.DROP, table)
-        .put(Vocabulary.Question.PURGE, purge);
-    return channel().change(question).told.get(Vocabulary.Answer.EXISTS).asBoolean();
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.DROP, table)
+        .put(Vocabulary.RequestKey.PURGE, purge);
+    return channel().change(request).body.get(Vocabulary.ResponseKey.EXISTS).asBoolean();
   }
 
   @Override
   public void renameTable(Identifier table, Identifier renamed) {
-    ObjectNode question = Channel.about(Vocabulary.Ask.RENAME, table);
-    Channel.add(question.putArray(Vocabulary.Question.RENAMED), renamed);
-    channel().change(question);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.RENAME, table);
+    Channel.add(request.putArray(Vocabulary.RequestKey.RENAMED), renamed);
+    channel().change(request);
   }
 
   // --- tables that are created by what is written to them ---------------------------
@@ -236,19 +236,19 @@ public class PlakeCatalog
   private StagedTable staged(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
       String kind) {
-    ObjectNode question = TableQuestions.create(table, columns, partitions, properties, true)
-        .put(Vocabulary.Question.STAGE, kind);
-    return new TableToCreate(channel(), question, columns, partitions, null);
+    ObjectNode request = TableRequests.create(table, columns, partitions, properties, true)
+        .put(Vocabulary.RequestKey.STAGE, kind);
+    return new TableToCreate(channel(), request, columns, partitions, null);
   }
 
   // --- namespaces ----------------------------------------------------------------
 
   static ObjectNode about(String command, String[] namespace) {
-    ObjectNode question = Channel.about(command, null);
+    ObjectNode request = Channel.about(command, null);
     for (String part : namespace) {
-      question.withArray(Vocabulary.Question.NAMESPACE).add(part);
+      request.withArray(Vocabulary.RequestKey.NAMESPACE).add(part);
     }
-    return question;
+    return request;
   }
 
   @Override
@@ -258,23 +258,23 @@ public class PlakeCatalog
 
   @Override
   public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
-    ObjectNode question = about(Vocabulary.Ask.LIST_NAMESPACES, namespace);
-    return channel().ask(question).texts(Vocabulary.Answer.NAMES).stream()
+    ObjectNode request = about(Vocabulary.RequestKind.LIST_NAMESPACES, namespace);
+    return channel().read(request).texts(Vocabulary.ResponseKey.NAMES).stream()
         .map(name -> new String[] {name}).toArray(String[][]::new);
   }
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace)
       throws NoSuchNamespaceException {
-    ObjectNode question = about(Vocabulary.Ask.LOAD_NAMESPACE, namespace);
-    return PlakeTable.texts(channel().ask(question).told.get(Vocabulary.Answer.PROPERTIES));
+    ObjectNode request = about(Vocabulary.RequestKind.LOAD_NAMESPACE, namespace);
+    return PlakeTable.texts(channel().read(request).body.get(Vocabulary.ResponseKey.PROPERTIES));
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> properties) {
-    ObjectNode question = about(Vocabulary.Ask.CREATE_NAMESPACE, namespace);
-    TableQuestions.put(question, properties);
-    channel().change(question);
+    ObjectNode request = about(Vocabulary.RequestKind.CREATE_NAMESPACE, namespace);
+    TableRequests.put(request, properties);
+    channel().change(request);
   }
 
   @Override
@@ -290,17 +290,17 @@ public class PlakeCatalog
         throw Refusal.because("plake cannot change this of a namespace: " + change);
       }
     }
-    ObjectNode question = about(Vocabulary.Ask.ALTER_NAMESPACE, namespace);
-    TableQuestions.put(question, properties);
-    channel().change(question);
+    ObjectNode request = about(Vocabulary.RequestKind.ALTER_NAMESPACE, namespace);
+    TableRequests.put(request, properties);
+    channel().change(request);
   }
 
   @Override
   public boolean dropNamespace(String[] namespace, boolean cascade)
       throws NoSuchNamespaceException {
-    ObjectNode question = about(Vocabulary.Ask.DROP_NAMESPACE, namespace)
-        .put(Vocabulary.Question.CASCADE, cascade);
-    channel().change(question);
+    ObjectNode request = about(Vocabulary.RequestKind.DROP_NAMESPACE, namespace)
+        .put(Vocabulary.RequestKey.CASCADE, cascade);
+    channel().change(request);
     return true;
   }
 

@@ -17,7 +17,7 @@ import io.plake.spark.format.StreamReads;
 import io.plake.spark.format.StreamWrites;
 import io.plake.spark.reader.ChooseReader;
 import io.plake.spark.reader.FileScanMetrics;
-import io.plake.spark.scan.AnswerRows;
+import io.plake.spark.scan.ResponseRows;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
@@ -46,7 +46,7 @@ import scala.runtime.BoxedUnit;
 
 /**
  * The entry point: adds {@link RepinViews} and {@link RowStatements} to the analyzer of a session,
- * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link AnswerRows},
+ * {@link IsolateScans} and {@link RowWrites} to its optimizer, {@link ResponseRows},
  * {@link ChooseReader} and {@link LongDecimals} to its planner, {@link FileScanMetrics} to its
  * physical plans.
  *
@@ -72,7 +72,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
           "core.FrameTable", "core.PlakeSource", "core.Refusal")),
       Map.entry(Feature.AGGREGATES, List.of(
-          "scan.CatalogQuestion", "scan.CatalogAnswer", "scan.AnswerRows")),
+          "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
       Map.entry(Feature.FUNCTIONS, List.of(
           "scan.ExpressionData")),
       Map.entry(Feature.JOIN_KEYS, List.of("scan.IsolatedScan")),
@@ -90,7 +90,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
-          "core.SessionTimes", "core.Waiting", "catalog.TableQuestions",
+          "core.SessionTimes", "core.Waiting", "catalog.TableRequests",
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
@@ -102,7 +102,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
           "catalog.AnalyzeTables", "core.StreamErrors")),
       Map.entry(Feature.READER, List.of(
-          "reader.ChooseReader", "scan.ReaderAnswer", "reader.PlakeFiles", "reader.PlakeParquet",
+          "reader.ChooseReader", "scan.ReaderResponse", "reader.PlakeFiles", "reader.PlakeParquet",
           "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
       Map.entry(Feature.METRICS, List.of(
           "scan.ScanMetric", "scan.ScanCounts", "reader.FileScanMetrics")));
@@ -157,7 +157,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         return new IsolateScans();
       });
       extensions.injectPreCBORule(session -> rule(Feature.STATEMENTS, () -> new RowWrites()));
-      extensions.injectPlannerStrategy(session -> new AnswerRows());
+      extensions.injectPlannerStrategy(session -> new ResponseRows());
       // Before decimals are made longs.
       extensions.injectPlannerStrategy(session -> new ChooseReader());
       extensions.injectPlannerStrategy(session -> new LongDecimals());

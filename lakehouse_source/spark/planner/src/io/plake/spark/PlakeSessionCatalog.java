@@ -5,7 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.SessionEntry;
 import io.plake.spark.catalog.StagedBySpark;
-import io.plake.spark.catalog.TableQuestions;
+import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Feature;
@@ -99,29 +99,29 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
       return SessionEntry.ofSpark(found);
     }
     SessionEntry entry = SessionEntry.of(name(), table, (V1Table) found);
-    return loaded(entry, entry.about(Vocabulary.Ask.LOAD), false);
+    return loaded(entry, entry.about(Vocabulary.RequestKind.LOAD), false);
   }
 
   @Override
   public Table loadTable(Identifier table, String version) throws NoSuchTableException {
     SessionEntry entry = entryOf(table);
     return entry == null ? super.loadTable(table, version)
-        : loaded(entry, entry.about(Vocabulary.Ask.LOAD)
-            .put(Vocabulary.Question.VERSION, version), true);
+        : loaded(entry, entry.about(Vocabulary.RequestKind.LOAD)
+            .put(Vocabulary.RequestKey.VERSION, version), true);
   }
 
   @Override
   public Table loadTable(Identifier table, long microseconds) throws NoSuchTableException {
     SessionEntry entry = entryOf(table);
     return entry == null ? super.loadTable(table, microseconds)
-        : loaded(entry, entry.about(Vocabulary.Ask.LOAD)
-            .put(Vocabulary.Question.MICROSECONDS, microseconds), true);
+        : loaded(entry, entry.about(Vocabulary.RequestKind.LOAD)
+            .put(Vocabulary.RequestKey.MICROSECONDS, microseconds), true);
   }
 
   /** The metastore has the name: a missing dataset is another error than a missing table. */
-  private static PlakeTable loaded(SessionEntry entry, ObjectNode question, boolean isPinned) {
+  private static PlakeTable loaded(SessionEntry entry, ObjectNode request, boolean isPinned) {
     try {
-      return entry.table(entry.channel.ask(question), isPinned);
+      return entry.table(entry.channel.read(request), isPinned);
     } catch (RuntimeException e) {
       throw e;
     } catch (Exception e) { // plake's, which are not declared
@@ -149,10 +149,10 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     if (entry == null) {
       return super.alterTable(table, changes);
     }
-    Column[] columns = TableQuestions.needsTypes(changes)
+    Column[] columns = TableRequests.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
-    ObjectNode question = TableQuestions.alter(entry.path, changes, columns);
-    return entry.table(entry.channel.change(entry.named(question)), false);
+    ObjectNode request = TableRequests.alter(entry.path, changes, columns);
+    return entry.table(entry.channel.change(entry.named(request)), false);
   }
 
   @Override
@@ -173,20 +173,20 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
    * and its own session catalog cannot: without this catalog Spark would not have asked.
    */
   @Override
-  public Table createTableLike(Identifier table, TableInfo asked, Table source)
+  public Table createTableLike(Identifier table, TableInfo requested, Table source)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    Map<String, String> properties = new HashMap<>(asked.properties());
+    Map<String, String> properties = new HashMap<>(requested.properties());
     String provider = source.properties().get(TableCatalog.PROP_PROVIDER);
     if (provider != null) {
       properties.putIfAbsent(TableCatalog.PROP_PROVIDER, provider);
     }
     if (!isOurs(properties)) {
-      return super.createTable(table, asked.columns(), asked.partitions(), properties);
+      return super.createTable(table, requested.columns(), requested.partitions(), properties);
     }
-    Map<String, String> all = TableQuestions.propertiesLike(source, asked);
+    Map<String, String> all = TableRequests.propertiesLike(source, requested);
     all.putAll(properties);
     return createTable(
-        table, TableQuestions.columnsLike(source, asked), asked.partitions(), all);
+        table, TableRequests.columnsLike(source, requested), requested.partitions(), all);
   }
 
   @Override
@@ -199,9 +199,9 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     Map<String, String> texts = SessionEntry.withoutOptions(properties);
     SessionEntry entry = SessionEntry.toCreate(name(), table, properties);
     if (entry != null && entry.exists()) {
-      Channel.Answer answer = entry.channel.ask(entry.about(Vocabulary.Ask.LOAD));
-      checkSame(entry, answer, columns, partitions, texts);
-      PlakeTable found = entry.table(answer, false);
+      Channel.Response response = entry.channel.read(entry.about(Vocabulary.RequestKind.LOAD));
+      checkSame(entry, response, columns, partitions, texts);
+      PlakeTable found = entry.table(response, false);
       register(table, found.columns(), properties);
       return found;
     }
@@ -213,8 +213,8 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     }
     SessionEntry made = register(table, columns, properties);
     try {
-      ObjectNode question = TableQuestions.create(made.path, columns, partitions, texts, false);
-      return made.table(made.channel.change(made.named(question)), false);
+      ObjectNode request = TableRequests.create(made.path, columns, partitions, texts, false);
+      return made.table(made.channel.change(made.named(request)), false);
     } catch (Throwable e) {
       super.dropTable(table);
       throw e;
@@ -241,24 +241,24 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
 
   /** What a statement says of a dataset that exists must be so. */
   private static void checkSame(
-      SessionEntry entry, Channel.Answer answer, Column[] columns, Transform[] partitions,
+      SessionEntry entry, Channel.Response response, Column[] columns, Transform[] partitions,
       Map<String, String> texts) {
     StructType given = CatalogV2Util.v2ColumnsToStructType(columns);
-    boolean same = DataType$.MODULE$.equalsIgnoreCaseAndNullability(given, answer.columns);
+    boolean same = DataType$.MODULE$.equalsIgnoreCaseAndNullability(given, response.columns);
     for (int i = 0; same && i < given.length(); i++) {
       StructField field = given.fields()[i];
-      same = field.nullable() || !answer.columns.fields()[i].nullable();
+      same = field.nullable() || !response.columns.fields()[i].nullable();
     }
     if (columns.length > 0 && !same) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other columns: "
-          + answer.columns.simpleString() + ". Leave the columns out.");
+          + response.columns.simpleString() + ". Leave the columns out.");
     }
-    List<String> partitionedBy = answer.texts(Vocabulary.Answer.PARTITION_BY);
-    if (partitions.length > 0 && !TableQuestions.columns(partitions).equals(partitionedBy)) {
+    List<String> partitionedBy = response.texts(Vocabulary.ResponseKey.PARTITION_BY);
+    if (partitions.length > 0 && !TableRequests.columns(partitions).equals(partitionedBy)) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
           + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");
     }
-    JsonNode stored = answer.told.get(Vocabulary.Answer.PROPERTIES);
+    JsonNode stored = response.body.get(Vocabulary.ResponseKey.PROPERTIES);
     for (Map.Entry<String, String> text : texts.entrySet()) {
       boolean isSpark = CatalogV2Util.TABLE_RESERVED_PROPERTIES().contains(text.getKey())
           && !TableCatalog.PROP_COMMENT.equals(text.getKey());
@@ -349,8 +349,8 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
       SessionEntry entry, String kind, Column[] columns, Transform[] partitions,
       Map<String, String> properties, Runnable undo) {
     Map<String, String> texts = new HashMap<>(SessionEntry.withoutOptions(properties));
-    ObjectNode question = TableQuestions.create(entry.path, columns, partitions, texts, true)
-        .put(Vocabulary.Question.STAGE, kind);
-    return new TableToCreate(entry.channel, entry.named(question), columns, partitions, undo);
+    ObjectNode request = TableRequests.create(entry.path, columns, partitions, texts, true)
+        .put(Vocabulary.RequestKey.STAGE, kind);
+    return new TableToCreate(entry.channel, entry.named(request), columns, partitions, undo);
   }
 }

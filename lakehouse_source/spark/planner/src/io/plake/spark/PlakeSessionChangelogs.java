@@ -15,12 +15,12 @@ public final class PlakeSessionChangelogs extends PlakeSessionCatalog {
 
   @Override
   public Changelog loadChangelog(
-      Identifier name, ChangelogContext asked, CaseInsensitiveStringMap options)
+      Identifier name, ChangelogContext requested, CaseInsensitiveStringMap options)
       throws NoSuchTableException {
     Table table = loadTable(name);
     return table instanceof PlakeTable
-        ? new PlakeChangelog(((PlakeTable) table).changes(PlakeChangelog.options(asked, options)))
-        : super.loadChangelog(name, asked, options);
+        ? new PlakeChangelog(((PlakeTable) table).changes(PlakeChangelog.options(requested, options)))
+        : super.loadChangelog(name, requested, options);
   }
 
   @Override

@@ -42,9 +42,9 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
   /** What commits of a table changed. */
   @Override
   public Changelog loadChangelog(
-      Identifier table, ChangelogContext asked, CaseInsensitiveStringMap options) {
+      Identifier table, ChangelogContext requested, CaseInsensitiveStringMap options) {
     return new PlakeChangelog(ChangesTable.of(
-        channel(), Channel.about(null, table), PlakeChangelog.options(asked, options)));
+        channel(), Channel.about(null, table), PlakeChangelog.options(requested, options)));
   }
 
   /** A table or a view: tables are asked for far more often, and come first. */
@@ -92,7 +92,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
 
   @Override
   public Identifier[] listViews(String[] namespace) throws NoSuchNamespaceException {
-    return named(Vocabulary.Ask.LIST_VIEWS, namespace);
+    return named(Vocabulary.RequestKind.LIST_VIEWS, namespace);
   }
 
   @Override
@@ -114,32 +114,32 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
 
   @Override
   public boolean dropView(Identifier name) {
-    return channel().change(Channel.about(Vocabulary.Ask.DROP_VIEW, name))
-        .told.get(Vocabulary.Answer.EXISTS).asBoolean();
+    return channel().change(Channel.about(Vocabulary.RequestKind.DROP_VIEW, name))
+        .body.get(Vocabulary.ResponseKey.EXISTS).asBoolean();
   }
 
   @Override
   public void renameView(Identifier name, Identifier renamed) {
-    ObjectNode question = Channel.about(Vocabulary.Ask.RENAME_VIEW, name);
-    Channel.add(question.putArray(Vocabulary.Question.RENAMED), renamed);
-    channel().change(question);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.RENAME_VIEW, name);
+    Channel.add(request.putArray(Vocabulary.RequestKey.RENAMED), renamed);
+    channel().change(request);
   }
 
   private View put(Identifier name, View view, String kind) {
     new ViewText(name(), String.valueOf(name)).check(view.queryText());
-    ObjectNode question = Channel.about(Vocabulary.Ask.PUT_VIEW, name)
-        .put(Vocabulary.Question.STAGE, kind);
-    ObjectNode told = question.putObject(Vocabulary.Question.VIEW)
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.PUT_VIEW, name)
+        .put(Vocabulary.RequestKey.STAGE, kind);
+    ObjectNode body = request.putObject(Vocabulary.RequestKey.VIEW)
         .put(Vocabulary.View.SQL, view.queryText())
         .put(Vocabulary.View.COLUMNS, view.schema().json())
         .put(Vocabulary.View.CATALOG, view.currentCatalog())
         .put(Vocabulary.View.SCHEMA_MODE, view.schemaMode());
-    put(told.putArray(Vocabulary.View.NAMESPACE), view.currentNamespace());
-    put(told.putArray(Vocabulary.View.QUERY_COLUMNS), view.queryColumnNames());
-    put(told.putObject(Vocabulary.View.CONFIGS), view.sqlConfigs());
-    put(told.putObject(Vocabulary.View.PROPERTIES), view.properties());
+    put(body.putArray(Vocabulary.View.NAMESPACE), view.currentNamespace());
+    put(body.putArray(Vocabulary.View.QUERY_COLUMNS), view.queryColumnNames());
+    put(body.putObject(Vocabulary.View.CONFIGS), view.sqlConfigs());
+    put(body.putObject(Vocabulary.View.PROPERTIES), view.properties());
     try {
-      channel().change(question);
+      channel().change(request);
     } catch (RuntimeException e) {
       throw e;
     } catch (Exception e) { // undeclared: Spark expects another one where a table has the name
@@ -163,20 +163,20 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
 
   /** A view, to be shown or dropped; {@link #runnable} is one that Spark may run. */
   private View find(Identifier name) {
-    JsonNode answer = channel().ask(Channel.about(Vocabulary.Ask.LOAD_VIEW, name)).told;
-    return answer.has(Vocabulary.Answer.VIEW) ? view(answer.get(Vocabulary.Answer.VIEW)) : null;
+    JsonNode response = channel().read(Channel.about(Vocabulary.RequestKind.LOAD_VIEW, name)).body;
+    return response.has(Vocabulary.ResponseKey.VIEW) ? view(response.get(Vocabulary.ResponseKey.VIEW)) : null;
   }
 
   /** A view whose text was checked, unless Spark only shows it. */
   private View runnable(Identifier name) {
-    JsonNode answer = channel().ask(Channel.about(Vocabulary.Ask.LOAD_VIEW, name)).told;
-    if (!answer.has(Vocabulary.Answer.VIEW)) {
+    JsonNode response = channel().read(Channel.about(Vocabulary.RequestKind.LOAD_VIEW, name)).body;
+    if (!response.has(Vocabulary.ResponseKey.VIEW)) {
       return null;
     }
-    View view = view(answer.get(Vocabulary.Answer.VIEW));
+    View view = view(response.get(Vocabulary.ResponseKey.VIEW));
     if (!ViewText.isShown()) {
       ViewText text = new ViewText(name(), String.valueOf(name));
-      if (answer.get(Vocabulary.Answer.IS_FOREIGN).asBoolean()) {
+      if (response.get(Vocabulary.ResponseKey.IS_FOREIGN).asBoolean()) {
         text.checkOwner();
       }
       text.check(view.queryText());
@@ -184,20 +184,20 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
     return view;
   }
 
-  private static View view(JsonNode told) {
+  private static View view(JsonNode body) {
     View.Builder view = new View.Builder()
-        .withQueryText(told.get(Vocabulary.View.SQL).asText())
-        .withCurrentNamespace(texts(told.get(Vocabulary.View.NAMESPACE)))
-        .withQueryColumnNames(texts(told.get(Vocabulary.View.QUERY_COLUMNS)))
-        .withSqlConfigs(ViewText.settings(PlakeTable.texts(told.get(Vocabulary.View.CONFIGS))));
-    if (!told.get(Vocabulary.View.CATALOG).isNull()) {
-      view.withCurrentCatalog(told.get(Vocabulary.View.CATALOG).asText());
+        .withQueryText(body.get(Vocabulary.View.SQL).asText())
+        .withCurrentNamespace(texts(body.get(Vocabulary.View.NAMESPACE)))
+        .withQueryColumnNames(texts(body.get(Vocabulary.View.QUERY_COLUMNS)))
+        .withSqlConfigs(ViewText.settings(PlakeTable.texts(body.get(Vocabulary.View.CONFIGS))));
+    if (!body.get(Vocabulary.View.CATALOG).isNull()) {
+      view.withCurrentCatalog(body.get(Vocabulary.View.CATALOG).asText());
     }
-    if (!told.get(Vocabulary.View.SCHEMA_MODE).isNull()) {
-      view.withSchemaMode(told.get(Vocabulary.View.SCHEMA_MODE).asText());
+    if (!body.get(Vocabulary.View.SCHEMA_MODE).isNull()) {
+      view.withSchemaMode(body.get(Vocabulary.View.SCHEMA_MODE).asText());
     }
-    view.withSchema((StructType) DataType.fromJson(told.get(Vocabulary.View.COLUMNS).asText()));
-    view.withProperties(PlakeTable.texts(told.get(Vocabulary.View.PROPERTIES)));
+    view.withSchema((StructType) DataType.fromJson(body.get(Vocabulary.View.COLUMNS).asText()));
+    view.withProperties(PlakeTable.texts(body.get(Vocabulary.View.PROPERTIES)));
     return view.build();
   }
 

@@ -116,8 +116,8 @@ public final class ChangesByName extends Rule<LogicalPlan> {
   private static final class StreamedChanges {
     static boolean areAsked(LogicalPlan node) {
       try {
-        return node instanceof RelationChanges asked
-            && asked.relation() instanceof UnresolvedRelation table && table.isStreaming();
+        return node instanceof RelationChanges requested
+            && requested.relation() instanceof UnresolvedRelation table && table.isStreaming();
       } catch (LinkageError e) { // this Spark has no such node
         return false;
       }

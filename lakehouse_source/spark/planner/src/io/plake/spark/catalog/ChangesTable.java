@@ -43,13 +43,13 @@ public final class ChangesTable extends FrameTable implements SupportsMetadataCo
    * @param options what tells the range, as {@link Vocabulary.Changes} names it
    * @throws org.apache.spark.sql.AnalysisException there is no such range, undeclared
    */
-  public static ChangesTable of(Channel channel, ObjectNode question, Map<String, String> options) {
+  public static ChangesTable of(Channel channel, ObjectNode request, Map<String, String> options) {
     Map<String, String> all = PlakeTable.withoutPlace(new CaseInsensitiveStringMap(options));
     all.put(Vocabulary.Changes.READ, "true");
-    Channel.Answer answer =
-        channel.ask(question.put(Vocabulary.Question.COMMAND, Vocabulary.Ask.LOAD_CHANGES), all);
+    Channel.Response response =
+        channel.read(request.put(Vocabulary.RequestKey.COMMAND, Vocabulary.RequestKind.LOAD_CHANGES), all);
     return new ChangesTable(
-        answer.frame, answer.columns, answer.told.get(Vocabulary.Answer.TABLE).asText());
+        response.frame, response.columns, response.body.get(Vocabulary.ResponseKey.TABLE).asText());
   }
 
   /** The changes of the dataset at a path, in its own catalog. */

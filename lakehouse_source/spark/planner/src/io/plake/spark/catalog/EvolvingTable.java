@@ -22,9 +22,9 @@ public final class EvolvingTable extends PlakeTable implements SupportsSchemaEvo
       DataTypes.ByteType, DataTypes.ShortType, DataTypes.IntegerType, DataTypes.LongType);
 
   public EvolvingTable(
-      Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
+      Channel channel, Identifier identifier, Channel.Response response, boolean isPinned,
       Map<String, String> more) {
-    super(channel, identifier, answer, isPinned, more);
+    super(channel, identifier, response, isPinned, more);
   }
 
   /** New columns and fields of structs, and wider numbers. Spark casts where the answer is no. */

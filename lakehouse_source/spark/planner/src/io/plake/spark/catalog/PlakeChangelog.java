@@ -26,12 +26,12 @@ public final class PlakeChangelog implements Changelog {
   }
 
   /** The options that mean what a query says, beside those that the user gave. */
-  public static Map<String, String> options(ChangelogContext asked, CaseInsensitiveStringMap given) {
+  public static Map<String, String> options(ChangelogContext requested, CaseInsensitiveStringMap given) {
     Map<String, String> all = new HashMap<>(given.asCaseSensitiveMap());
     for (String own : OWN) {
       all.keySet().removeIf(own::equalsIgnoreCase);
     }
-    ChangelogRange range = asked.range();
+    ChangelogRange range = requested.range();
     if (range instanceof ChangelogRange.VersionRange versions) {
       all.put(Vocabulary.Changes.STARTING_VERSION, versions.startingVersion());
       versions.endingVersion().ifPresent(
@@ -48,8 +48,8 @@ public final class PlakeChangelog implements Changelog {
           Vocabulary.Changes.STARTING_INCLUSIVE, Boolean.toString(range.startingBoundInclusive()));
       all.put(Vocabulary.Changes.ENDING_INCLUSIVE, Boolean.toString(range.endingBoundInclusive()));
     }
-    all.put(Vocabulary.Changes.DEDUPLICATION, asked.deduplicationMode().value());
-    all.put(Vocabulary.Changes.COMPUTE_UPDATES, Boolean.toString(asked.computeUpdates()));
+    all.put(Vocabulary.Changes.DEDUPLICATION, requested.deduplicationMode().value());
+    all.put(Vocabulary.Changes.COMPUTE_UPDATES, Boolean.toString(requested.computeUpdates()));
     return all;
   }
 

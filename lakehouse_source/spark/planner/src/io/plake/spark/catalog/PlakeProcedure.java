@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
-import io.plake.spark.scan.CatalogAnswer;
+import io.plake.spark.scan.AggregateResponse;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -44,13 +44,13 @@ public final class PlakeProcedure implements UnboundProcedure {
   private final StructType parameters;
   private final StructType columns;
 
-  private PlakeProcedure(Channel channel, String catalog, String name, JsonNode told) {
+  private PlakeProcedure(Channel channel, String catalog, String name, JsonNode body) {
     this.channel = channel;
     this.catalog = catalog;
     this.name = name;
-    this.description = told.get(Vocabulary.Answer.DESCRIPTION).asText();
-    this.parameters = schema(told.get(Vocabulary.Answer.PARAMETERS));
-    this.columns = schema(told.get(Vocabulary.Answer.COLUMNS));
+    this.description = body.get(Vocabulary.ResponseKey.DESCRIPTION).asText();
+    this.parameters = schema(body.get(Vocabulary.ResponseKey.PARAMETERS));
+    this.columns = schema(body.get(Vocabulary.ResponseKey.COLUMNS));
   }
 
   private static StructType schema(JsonNode json) {
@@ -64,11 +64,11 @@ public final class PlakeProcedure implements UnboundProcedure {
    */
   public static PlakeProcedure load(Channel channel, String catalog, Identifier procedure) {
     String name = procedure.name().toLowerCase(Locale.ROOT);
-    ObjectNode question = Channel.about(Vocabulary.Ask.LOAD_PROCEDURE, null)
-        .put(Vocabulary.Question.PROCEDURE, name);
-    JsonNode told = channel.ask(question).told;
-    if (isSystem(procedure.namespace()) && told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
-      return new PlakeProcedure(channel, catalog, name, told);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD_PROCEDURE, null)
+        .put(Vocabulary.RequestKey.PROCEDURE, name);
+    JsonNode body = channel.read(request).body;
+    if (isSystem(procedure.namespace()) && body.get(Vocabulary.ResponseKey.EXISTS).asBoolean()) {
+      return new PlakeProcedure(channel, catalog, name, body);
     }
     throw Refusal.noProcedure(catalog, procedure, names(channel));
   }
@@ -83,8 +83,8 @@ public final class PlakeProcedure implements UnboundProcedure {
   }
 
   private static List<String> names(Channel channel) {
-    return channel.ask(Channel.about(Vocabulary.Ask.LIST_PROCEDURES, null))
-        .texts(Vocabulary.Answer.NAMES);
+    return channel.read(Channel.about(Vocabulary.RequestKind.LIST_PROCEDURES, null))
+        .texts(Vocabulary.ResponseKey.NAMES);
   }
 
   private static boolean isSystem(String[] namespace) {
@@ -137,7 +137,7 @@ public final class PlakeProcedure implements UnboundProcedure {
 
     @Override
     public Iterator<Scan> call(InternalRow arguments) {
-      return List.<Scan>of(procedure.answer(arguments)).iterator();
+      return List.<Scan>of(procedure.response(arguments)).iterator();
     }
 
     @Override
@@ -155,34 +155,34 @@ public final class PlakeProcedure implements UnboundProcedure {
     return made.build();
   }
 
-  private CatalogAnswer answer(InternalRow arguments) {
-    ObjectNode question = Channel.about(Vocabulary.Ask.CALL, null)
-        .put(Vocabulary.Question.PROCEDURE, name)
-        .put(Vocabulary.Question.CURRENT, currentNamespace());
-    ObjectNode given = question.putObject(Vocabulary.Question.ARGUMENTS);
+  private AggregateResponse response(InternalRow arguments) {
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.CALL, null)
+        .put(Vocabulary.RequestKey.PROCEDURE, name)
+        .put(Vocabulary.RequestKey.CURRENT, currentNamespace());
+    ObjectNode given = request.putObject(Vocabulary.RequestKey.ARGUMENTS);
     for (int i = 0; i < parameters.length(); i++) {
       StructField parameter = parameters.fields()[i];
       given.putPOJO(
-          parameter.name(), told(parameter, arguments.get(i, parameter.dataType())));
+          parameter.name(), body(parameter, arguments.get(i, parameter.dataType())));
     }
-    JsonNode told = channel.change(question).told;
-    if (told.has(Vocabulary.Answer.TASKS)) {
-      List<Row> rows = channel.runTasks(question);
-      ArrayNode messages = question.putArray(Vocabulary.Question.MESSAGES);
+    JsonNode body = channel.change(request).body;
+    if (body.has(Vocabulary.ResponseKey.TASKS)) {
+      List<Row> rows = channel.runTasks(request);
+      ArrayNode messages = request.putArray(Vocabulary.RequestKey.MESSAGES);
       rows.forEach(row -> messages.add(row.getString(0)));
-      told = channel.change(question).told;
+      body = channel.change(request).body;
     }
-    if (told.has(Vocabulary.Answer.CHANGED)) {
-      refresh(told.get(Vocabulary.Answer.CHANGED).asText());
+    if (body.has(Vocabulary.ResponseKey.CHANGED)) {
+      refresh(body.get(Vocabulary.ResponseKey.CHANGED).asText());
     }
-    JsonNode rows = told.get(Vocabulary.Answer.ROWS);
+    JsonNode rows = body.get(Vocabulary.ResponseKey.ROWS);
     Object[][] cells = new Object[rows.size()][columns.length()];
     for (int i = 0; i < cells.length; i++) {
       for (int j = 0; j < columns.length(); j++) {
         cells[i][j] = value(rows.get(i).get(j), columns.fields()[j].dataType());
       }
     }
-    return new CatalogAnswer(columns, cells);
+    return new AggregateResponse(columns, cells);
   }
 
   /** Lets Spark read anew what it has cached of a table, as it does after its own statements. */
@@ -200,7 +200,7 @@ public final class PlakeProcedure implements UnboundProcedure {
   }
 
   /** An argument as JSON writes it: a timestamp as microseconds, texts as such. */
-  private static Object told(StructField parameter, Object value) {
+  private static Object body(StructField parameter, Object value) {
     if (value instanceof UTF8String) {
       return value.toString();
     }
@@ -228,6 +228,6 @@ public final class PlakeProcedure implements UnboundProcedure {
       }
       return new GenericArrayData(elements);
     }
-    return CatalogAnswer.value(value.asText(), type);
+    return AggregateResponse.value(value.asText(), type);
   }
 }

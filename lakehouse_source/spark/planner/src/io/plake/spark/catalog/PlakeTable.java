@@ -69,26 +69,26 @@ public class PlakeTable extends FrameTable
 
   /** @param more properties that Spark's metastore has of the table */
   PlakeTable(
-      Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
+      Channel channel, Identifier identifier, Channel.Response response, boolean isPinned,
       Map<String, String> more) {
-    super(answer.frame, answer.columns, isMetadata(answer) || !HiddenColumns.canJoin(answer.columns)
-        ? Map.of() : HiddenColumns.of(answer.columns));
+    super(response.frame, response.columns, isMetadata(response) || !HiddenColumns.canJoin(response.columns)
+        ? Map.of() : HiddenColumns.of(response.columns));
     this.channel = channel;
     this.identifier = identifier;
     this.isPinned = isPinned;
-    this.isMetadata = isMetadata(answer);
-    this.name = answer.told.get(Vocabulary.Answer.TABLE).asText();
-    this.version = answer.told.get(Vocabulary.Answer.AT).asLong();
-    this.options = texts(answer.told.get(Vocabulary.Answer.OPTIONS));
-    Map<String, String> all = texts(answer.told.get(Vocabulary.Answer.PROPERTIES));
+    this.isMetadata = isMetadata(response);
+    this.name = response.body.get(Vocabulary.ResponseKey.TABLE).asText();
+    this.version = response.body.get(Vocabulary.ResponseKey.AT).asLong();
+    this.options = texts(response.body.get(Vocabulary.ResponseKey.OPTIONS));
+    Map<String, String> all = texts(response.body.get(Vocabulary.ResponseKey.PROPERTIES));
     all.putAll(more);
     this.properties = Collections.unmodifiableMap(all);
-    this.partitioning = answer.texts(Vocabulary.Answer.PARTITION_BY).stream()
+    this.partitioning = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
   }
 
-  private static boolean isMetadata(Channel.Answer answer) {
-    return answer.told.get(Vocabulary.Answer.IS_METADATA).asBoolean();
+  private static boolean isMetadata(Channel.Response response) {
+    return response.body.get(Vocabulary.ResponseKey.IS_METADATA).asBoolean();
   }
 
   public static Map<String, String> texts(JsonNode object) {
@@ -102,13 +102,13 @@ public class PlakeTable extends FrameTable
 
   /** A table, which Spark from 4.2 on asks which changes it can make. */
   public static PlakeTable of(
-      Channel channel, Identifier identifier, Channel.Answer answer, boolean isPinned,
+      Channel channel, Identifier identifier, Channel.Response response, boolean isPinned,
       Map<String, String> more) {
     return SchemaEvolution.IS_ASKED
         ? (PlakeTable) SchemaEvolution.made(
-            PlakeTable.class.getPackageName() + ".EvolvingTable", channel, identifier, answer,
+            PlakeTable.class.getPackageName() + ".EvolvingTable", channel, identifier, response,
             isPinned, more)
-        : new PlakeTable(channel, identifier, answer, isPinned, more);
+        : new PlakeTable(channel, identifier, response, isPinned, more);
   }
 
   /** With the lengths of CHAR and VARCHAR columns, which {@code DESCRIBE} shows. */
@@ -153,9 +153,9 @@ public class PlakeTable extends FrameTable
     synchronized (frames) {
       PythonDataSourceV2 found = frames.get(key);
       if (found == null) {
-        ObjectNode question = Channel.about(Vocabulary.Ask.LOAD, identifier)
-            .put(Vocabulary.Question.VERSION, Long.toString(version));
-        found = channel.ask(question, more).frame;
+        ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, identifier)
+            .put(Vocabulary.RequestKey.VERSION, Long.toString(version));
+        found = channel.read(request, more).frame;
         frames.put(key, found);
       }
       return found;
@@ -198,8 +198,8 @@ public class PlakeTable extends FrameTable
 
   /** The newest version, as plake knows it now. */
   public long newestVersion() {
-    Channel.Answer answer = channel.ask(Channel.about(Vocabulary.Ask.LOAD, identifier));
-    return answer.told.get(Vocabulary.Answer.AT).asLong();
+    Channel.Response response = channel.read(Channel.about(Vocabulary.RequestKind.LOAD, identifier));
+    return response.body.get(Vocabulary.ResponseKey.AT).asLong();
   }
 
   @Override
@@ -228,9 +228,9 @@ public class PlakeTable extends FrameTable
 
   @Override
   public JsonNode partitionRows() {
-    ObjectNode question = Channel.about(Vocabulary.Ask.LIST_PARTITIONS, identifier)
-        .put(Vocabulary.Question.VERSION, Long.toString(version));
-    return channel.ask(question).told.get(Vocabulary.Answer.ROWS);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.LIST_PARTITIONS, identifier)
+        .put(Vocabulary.RequestKey.VERSION, Long.toString(version));
+    return channel.read(request).body.get(Vocabulary.ResponseKey.ROWS);
   }
 
   @Override
@@ -269,8 +269,8 @@ public class PlakeTable extends FrameTable
 
   @Override
   public boolean truncateTable() {
-    ObjectNode command = Channel.about(Vocabulary.Ask.TRUNCATE, identifier);
-    command.set(Vocabulary.Question.SETTINGS, Channel.settings());
+    ObjectNode command = Channel.about(Vocabulary.RequestKind.TRUNCATE, identifier);
+    command.set(Vocabulary.RequestKey.SETTINGS, Channel.settings());
     channel.change(command);
     return true;
   }

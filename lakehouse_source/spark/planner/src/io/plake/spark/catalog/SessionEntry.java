@@ -162,17 +162,17 @@ public final class SessionEntry {
     return named(Channel.about(command, path));
   }
 
-  /** The question, with the name that errors and plans show. */
-  public ObjectNode named(ObjectNode question) {
+  /** The request, with the name that errors and plans show. */
+  public ObjectNode named(ObjectNode request) {
     for (String part : name) {
-      question.withArray(Vocabulary.Question.SHOWN).add(part);
+      request.withArray(Vocabulary.RequestKey.SHOWN).add(part);
     }
-    return question;
+    return request;
   }
 
-  public PlakeTable table(Channel.Answer answer, boolean isPinned) {
+  public PlakeTable table(Channel.Response response, boolean isPinned) {
     String kind = isManaged ? TableCatalog.PROP_IS_MANAGED_LOCATION : TableCatalog.PROP_EXTERNAL;
-    return PlakeTable.of(channel, path, answer, isPinned, Map.of(kind, "true"));
+    return PlakeTable.of(channel, path, response, isPinned, Map.of(kind, "true"));
   }
 
   /**
@@ -181,14 +181,14 @@ public final class SessionEntry {
    * @throws org.apache.spark.sql.AnalysisException an option holds a password, undeclared
    */
   public boolean exists() {
-    ObjectNode question = about(Vocabulary.Ask.EXISTS).put(Vocabulary.Question.MUST_BE_NEW, false);
-    JsonNode told = channel.ask(question).told;
-    JsonNode concealed = told.get(Vocabulary.Answer.OPTIONS).get(Vocabulary.Place.CATALOG);
+    ObjectNode request = about(Vocabulary.RequestKind.EXISTS).put(Vocabulary.RequestKey.MUST_BE_NEW, false);
+    JsonNode body = channel.read(request).body;
+    JsonNode concealed = body.get(Vocabulary.ResponseKey.OPTIONS).get(Vocabulary.Place.CATALOG);
     if (concealed != null && !options.containsValue(concealed.asText())) {
       throw Refusal.because("The option catalog holds a password, and the metastore would keep it:"
           + " put the URL into an environment variable and give env:NAME.");
     }
-    return told.get(Vocabulary.Answer.EXISTS).asBoolean();
+    return body.get(Vocabulary.ResponseKey.EXISTS).asBoolean();
   }
 
   // --- tables of other formats -------------------------------------------------------
@@ -204,9 +204,9 @@ public final class SessionEntry {
       return found;
     }
     CatalogTable entry = ((V1Table) found).v1Table();
-    Option<TableProvider> asked =
+    Option<TableProvider> requested =
         DataSourceV2Utils.getTableProvider(entry.provider().get(), SQLConf.get());
-    if (asked.isEmpty()) {
+    if (requested.isEmpty()) {
       return found;
     }
     Map<String, String> texts = new HashMap<>(CollectionConverters.asJava(entry.properties()));
@@ -215,7 +215,7 @@ public final class SessionEntry {
           Vocabulary.Place.PATH, CatalogUtils.URIToString(entry.storage().locationUri().get()));
     }
     CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(texts);
-    TableProvider provider = asked.get();
+    TableProvider provider = requested.get();
     return provider.supportsExternalMetadata()
         ? provider.getTable(entry.schema(), found.partitioning(), options.asCaseSensitiveMap())
         : provider.getTable(

@@ -2,7 +2,7 @@ package io.plake.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.plake.spark.core.Refusal;
-import io.plake.spark.scan.CatalogAnswer;
+import io.plake.spark.scan.AggregateResponse;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -28,7 +28,7 @@ interface TablePartitions extends SupportsPartitionManagement {
       boolean fits = true;
       for (int i = 0; i < columns.length; i++) {
         JsonNode text = row.get(i);
-        cells[i] = CatalogAnswer.value(
+        cells[i] = AggregateResponse.value(
             text.isNull() ? null : text.asText(), columns[i].dataType());
         int place = Arrays.asList(names).indexOf(columns[i].name());
         fits &= place < 0

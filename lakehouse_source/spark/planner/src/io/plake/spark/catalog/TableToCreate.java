@@ -26,7 +26,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class TableToCreate extends PythonTable implements StagedTable {
   private final Channel channel;
-  private final ObjectNode question;
+  private final ObjectNode request;
   private final Map<String, String> options;
   private final JsonNode staged;
   private final String name;
@@ -36,22 +36,22 @@ public final class TableToCreate extends PythonTable implements StagedTable {
 
   /** @param undo frees what was made before the write, where it fails; null: there is nothing */
   public TableToCreate(
-      Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
+      Channel channel, ObjectNode request, Column[] columns, Transform[] partitioning,
       Runnable undo) {
-    this(channel, question, columns, partitioning, channel.ask(question).told, undo);
+    this(channel, request, columns, partitioning, channel.read(request).body, undo);
   }
 
   private TableToCreate(
-      Channel channel, ObjectNode question, Column[] columns, Transform[] partitioning,
-      JsonNode told, Runnable undo) {
+      Channel channel, ObjectNode request, Column[] columns, Transform[] partitioning,
+      JsonNode body, Runnable undo) {
     super(new PlakeSource(), Relations.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
     this.channel = channel;
-    this.question = question;
+    this.request = request;
     this.partitioning = partitioning;
     this.undo = undo;
-    this.name = told.get(Vocabulary.Answer.TABLE).asText();
-    this.options = PlakeTable.texts(told.get(Vocabulary.Answer.OPTIONS));
-    this.staged = told.get(Vocabulary.Answer.STAGED);
+    this.name = body.get(Vocabulary.ResponseKey.TABLE).asText();
+    this.options = PlakeTable.texts(body.get(Vocabulary.ResponseKey.OPTIONS));
+    this.staged = body.get(Vocabulary.ResponseKey.STAGED);
   }
 
   /** The options by which plake's writer finds what it is to create. */
@@ -79,7 +79,7 @@ public final class TableToCreate extends PythonTable implements StagedTable {
     isWritten = true;
     Map<String, String> all = PlakeTable.withoutPlace(info.options());
     all.putAll(options);
-    SealedOptions.tell(all, Vocabulary.Told.STAGED, staged);
+    SealedOptions.put(all, Vocabulary.Message.STAGED, staged);
     return super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(all)));
   }
 
@@ -87,8 +87,8 @@ public final class TableToCreate extends PythonTable implements StagedTable {
   @Override
   public void commitStagedChanges() {
     if (!isWritten) {
-      question.put(Vocabulary.Question.COMMAND, Vocabulary.Ask.CREATE);
-      channel.change(question);
+      request.put(Vocabulary.RequestKey.COMMAND, Vocabulary.RequestKind.CREATE);
+      channel.change(request);
     }
   }
 

@@ -43,8 +43,8 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.isPartitioned = isPartitioned;
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
-    SealedOptions.tell(this.options, Vocabulary.Told.MODE, Vocabulary.Mode.EXISTING);
-    Channel.tellApplication(this.options);
+    SealedOptions.put(this.options, Vocabulary.Message.MODE, Vocabulary.Mode.EXISTING);
+    Channel.putApplication(this.options);
   }
 
   /** {@link #overwrite} says what is wrong with others. */
@@ -60,7 +60,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
       throw Refusal.because("plake cannot replace the rows of this condition: "
           + Arrays.toString(conditions) + ". Compare columns with constants.");
     }
-    SealedOptions.tell(options, Vocabulary.Told.OVERWRITE, Envelope.list(replaced.terms()));
+    SealedOptions.put(options, Vocabulary.Message.OVERWRITE, Envelope.list(replaced.terms()));
     overwrites = true;
     return this;
   }

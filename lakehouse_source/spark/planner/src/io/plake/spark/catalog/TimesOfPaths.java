@@ -54,13 +54,13 @@ public final class TimesOfPaths extends Rule<LogicalPlan> {
         read.timestamp().get(), "moment", NamedExpression.newExprId(),
         CollectionConverters.asScala(List.<String>of()).toSeq(), Option.empty(),
         CollectionConverters.asScala(List.<String>of()).toSeq());
-    LogicalPlan asked = new Project(
+    LogicalPlan query = new Project(
         CollectionConverters.asScala(List.of(moment)).toSeq(), new OneRowRelation());
-    LogicalPlan answer = session.sessionState().analyzer().execute(asked);
-    if (!(answer instanceof Project) || !answer.resolved()) {
+    LogicalPlan analyzed = session.sessionState().analyzer().execute(query);
+    if (!(analyzed instanceof Project) || !analyzed.resolved()) {
       return read;
     }
-    NamedExpression found = ((Project) answer).projectList().head();
+    NamedExpression found = ((Project) analyzed).projectList().head();
     if (!(found instanceof Alias)) {
       return read;
     }

@@ -27,7 +27,7 @@ import scala.collection.Iterator;
 /**
  * The one way from Spark's catalog to plake's code in Python, which knows all about tables.
  *
- * <p>A fresh data source gets the question in its options, and Spark asks it for its schema. That
+ * <p>A fresh data source gets the request in its options, and Spark asks it for its schema. That
  * starts or reuses a planning worker on the driver, also where the program on the driver is not
  * Python ({@code spark-sql}, Thrift and Connect servers). The answer is in the metadata of the last
  * column of the schema. The other side is {@code lakehouse_source/spark/tables/commands.py}.
@@ -46,9 +46,9 @@ public final class Channel {
   }
 
   /** What plake answered. */
-  public static final class Answer {
+  public static final class Response {
     /** The answer itself. */
-    public final JsonNode told;
+    public final JsonNode body;
 
     /** The columns of the table that was asked for. */
     public final StructType columns;
@@ -56,8 +56,8 @@ public final class Channel {
     /** Its frame, at one version. */
     public final PythonDataSourceV2 frame;
 
-    private Answer(JsonNode told, StructType columns, PythonDataSourceV2 frame) {
-      this.told = told;
+    private Response(JsonNode body, StructType columns, PythonDataSourceV2 frame) {
+      this.body = body;
       this.columns = columns;
       this.frame = frame;
     }
@@ -65,18 +65,18 @@ public final class Channel {
     /** The texts of a list in the answer. */
     public List<String> texts(String key) {
       List<String> found = new ArrayList<>();
-      told.get(key).forEach(text -> found.add(text.asText()));
+      body.get(key).forEach(text -> found.add(text.asText()));
       return found;
     }
   }
 
-  /** The beginning of a question about a table. */
+  /** The beginning of a request about a table. */
   public static ObjectNode about(String command, Identifier table) {
-    ObjectNode question = Envelope.object().put(Vocabulary.Question.COMMAND, command);
+    ObjectNode request = Envelope.object().put(Vocabulary.RequestKey.COMMAND, command);
     if (table != null) {
-      add(question.putArray(Vocabulary.Question.IDENTIFIER), table);
+      add(request.putArray(Vocabulary.RequestKey.IDENTIFIER), table);
     }
-    return question;
+    return request;
   }
 
   /** Adds the parts of a name, the namespace first. */
@@ -85,11 +85,11 @@ public final class Channel {
     parts.add(table.name());
   }
 
-  /** Adds the id of this application to options of a write or a question, for the history. */
-  public static void tellApplication(Map<String, String> options) {
+  /** Adds the id of this application to options of a write or a request, for the history. */
+  public static void putApplication(Map<String, String> options) {
     String id = SparkEnv.get().conf().get("spark.app.id", "");
     if (!id.isEmpty()) {
-      SealedOptions.tell(options, Vocabulary.Told.APPLICATION, id);
+      SealedOptions.put(options, Vocabulary.Message.APPLICATION, id);
     }
   }
 
@@ -110,16 +110,16 @@ public final class Channel {
   /** Adds to options of a write what the session's settings say of it, also where they do not. */
   static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
-    SealedOptions.tell(options, Vocabulary.Told.SETTINGS, settings());
-    SealedOptions.tell(
-        options, Vocabulary.Told.PARTITION_MODE,
+    SealedOptions.put(options, Vocabulary.Message.SETTINGS, settings());
+    SealedOptions.put(
+        options, Vocabulary.Message.PARTITION_MODE,
         SQLConf.get().getConfString("spark.sql.sources.partitionOverwriteMode", "static"));
     return new CaseInsensitiveStringMap(options);
   }
 
-  /** Asks what changes nothing: Python refuses every other question that comes this way. */
-  public Answer ask(ObjectNode question) {
-    return ask(question, Map.of());
+  /** Asks what changes nothing: Python refuses every other request that comes this way. */
+  public Response read(ObjectNode request) {
+    return read(request, Map.of());
   }
 
   /**
@@ -128,8 +128,8 @@ public final class Channel {
    * @param more options of a table's frame
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
-  public Answer ask(ObjectNode question, Map<String, String> more) {
-    return send(Vocabulary.Told.QUESTION, question, more);
+  public Response read(ObjectNode request, Map<String, String> more) {
+    return send(Vocabulary.Message.REQUEST, request, more);
   }
 
   /**
@@ -137,34 +137,34 @@ public final class Channel {
    *
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
-  public Answer change(ObjectNode command) {
+  public Response change(ObjectNode command) {
     LastCommit.forget();
-    return send(Vocabulary.Told.COMMAND, command, Map.of());
+    return send(Vocabulary.Message.COMMAND, command, Map.of());
   }
 
-  private Answer send(String key, ObjectNode question, Map<String, String> more) {
-    question.put(Vocabulary.Question.CATALOG, catalog);
+  private Response send(String key, ObjectNode request, Map<String, String> more) {
+    request.put(Vocabulary.RequestKey.CATALOG, catalog);
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
-    SealedOptions.tell(given, key, question);
-    tellApplication(given);
+    SealedOptions.put(given, key, request);
+    putApplication(given);
     PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
-    JsonNode told = Envelope.answer(
+    JsonNode body = Envelope.response(
         fields[fields.length - 1].metadata().getString(Vocabulary.Envelope.NAME));
-    return new Answer(
-        told, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
+    return new Response(
+        body, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
   }
 
   /**
    * Runs the tasks that do the work of a procedure, and waits for them.
    *
-   * @param call the question whose work it is
+   * @param call the request whose work it is
    * @return what the tasks tell, one text in each row
    */
   public List<Row> runTasks(ObjectNode call) {
     Map<String, String> given = new HashMap<>(options);
-    SealedOptions.tell(given, Vocabulary.Told.TASKS, call);
+    SealedOptions.put(given, Vocabulary.Message.TASKS, call);
     PythonDataSourceV2 source = new PlakeSource();
     StructType schema = source.inferSchema(new CaseInsensitiveStringMap(given));
     // The source has its options: none is in the plan. No rule of this extension knows the table's

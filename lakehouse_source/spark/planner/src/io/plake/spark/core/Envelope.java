@@ -33,14 +33,14 @@ public final class Envelope {
   }
 
   /** @param body JSON */
-  public static String question(String body) {
+  public static String request(String body) {
     return "{\"" + Vocabulary.Envelope.PROTOCOL + "\":\"" + Vocabulary.Envelope.NUMBER + "\",\""
-        + Vocabulary.Envelope.QUESTION + "\":" + body + "}";
+        + Vocabulary.Envelope.REQUEST + "\":" + body + "}";
   }
 
-  /** The question in an envelope of this JVM. */
-  static ObjectNode asked(String text) {
-    return (ObjectNode) parsed(text).get(Vocabulary.Envelope.QUESTION);
+  /** The request in an envelope of this JVM. */
+  static ObjectNode requestOf(String text) {
+    return (ObjectNode) parsed(text).get(Vocabulary.Envelope.REQUEST);
   }
 
   /**
@@ -48,20 +48,20 @@ public final class Envelope {
    *
    * @throws org.apache.spark.sql.AnalysisException what plake refused, undeclared
    */
-  static JsonNode answer(String text) {
-    JsonNode told = parsed(text);
-    check(told.path(Vocabulary.Envelope.PROTOCOL).asText());
-    if (told.has(Vocabulary.Envelope.ERROR)) {
-      throw Refusal.of(told.get(Vocabulary.Envelope.ERROR));
+  static JsonNode response(String text) {
+    JsonNode body = parsed(text);
+    check(body.path(Vocabulary.Envelope.PROTOCOL).asText());
+    if (body.has(Vocabulary.Envelope.ERROR)) {
+      throw Refusal.of(body.get(Vocabulary.Envelope.ERROR));
     }
-    return told.get(Vocabulary.Envelope.ANSWER);
+    return body.get(Vocabulary.Envelope.RESPONSE);
   }
 
   /**
    * The answer in the bytes of an object that Python pickled, as plain lists, maps, texts and
    * numbers; null where there is none. The pickle itself is not read.
    */
-  public static Map<?, ?> answerIn(byte[] pickle) {
+  public static Map<?, ?> responseIn(byte[] pickle) {
     String bytes = new String(pickle, StandardCharsets.ISO_8859_1);
     int at = bytes.indexOf(Vocabulary.Envelope.BEGIN);
     if (at < 0) {
@@ -71,9 +71,9 @@ public final class Envelope {
     int from = length + DIGITS + 1;
     int size = Integer.parseInt(bytes.substring(length, length + DIGITS));
     try {
-      Map<?, ?> told = JSON.readValue(bytes.substring(from, from + size), Map.class);
-      check(told.get(Vocabulary.Envelope.PROTOCOL));
-      return (Map<?, ?>) told.get(Vocabulary.Envelope.ANSWER);
+      Map<?, ?> body = JSON.readValue(bytes.substring(from, from + size), Map.class);
+      check(body.get(Vocabulary.Envelope.PROTOCOL));
+      return (Map<?, ?>) body.get(Vocabulary.Envelope.RESPONSE);
     } catch (JsonProcessingException e) {
       throw new IllegalStateException(e);
     }

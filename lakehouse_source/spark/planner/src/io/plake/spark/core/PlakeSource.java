@@ -20,7 +20,7 @@ import scala.Option;
  * <p>Spark's own one puts a Python traceback into its message, at whose end is what plake said.
  */
 public class PlakeSource extends PythonDataSourceV2 {
-  private UserDefinedPythonDataSource telling;
+  private UserDefinedPythonDataSource withErrors;
 
   @SuppressWarnings("this-escape") // Spark's method only sets a field
   public PlakeSource() {
@@ -34,14 +34,14 @@ public class PlakeSource extends PythonDataSourceV2 {
 
   @Override
   public synchronized UserDefinedPythonDataSource source() {
-    if (telling == null) {
-      telling = telling(super.source());
+    if (withErrors == null) {
+      withErrors = withErrors(super.source());
     }
-    return telling;
+    return withErrors;
   }
 
   /** The same source, with plake's text first in the errors of planning and committing. */
-  public static UserDefinedPythonDataSource telling(UserDefinedPythonDataSource stock) {
+  public static UserDefinedPythonDataSource withErrors(UserDefinedPythonDataSource stock) {
     return stock instanceof Telling ? stock : new Telling(stock);
   }
 
@@ -51,7 +51,7 @@ public class PlakeSource extends PythonDataSourceV2 {
     private final transient UserDefinedPythonDataSource ours;
 
     Telling(UserDefinedPythonDataSource stock) {
-      super(StaticConfiguration.told(stock.dataSourceCls()));
+      super(StaticConfiguration.restored(stock.dataSourceCls()));
       this.stock = stock;
       this.ours = new UserDefinedPythonDataSource(entry(dataSourceCls()));
     }
@@ -83,7 +83,7 @@ public class PlakeSource extends PythonDataSourceV2 {
             ? ours.createDataSourceInPython(shortName, opened, schema)
             : super.createDataSourceInPython(shortName, opened, schema);
       } catch (Exception e) {
-        throw Refusal.told(e);
+        throw Refusal.raised(e);
       }
     }
 
@@ -93,7 +93,7 @@ public class PlakeSource extends PythonDataSourceV2 {
       try {
         return super.createReadInfoInPython(made, schema, isStreaming);
       } catch (Exception e) {
-        throw Refusal.told(e);
+        throw Refusal.raised(e);
       }
     }
 
@@ -108,7 +108,7 @@ public class PlakeSource extends PythonDataSourceV2 {
             ? ours.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming)
             : super.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming);
       } catch (Exception e) {
-        throw isStreaming ? Refusal.toldInStream(e) : Refusal.told(e);
+        throw isStreaming ? Refusal.ofStream(e) : Refusal.raised(e);
       }
     }
 
@@ -121,7 +121,7 @@ public class PlakeSource extends PythonDataSourceV2 {
           LastCommit.put(writer);
         }
       } catch (Exception e) {
-        throw Refusal.told(e);
+        throw Refusal.raised(e);
       }
     }
   }

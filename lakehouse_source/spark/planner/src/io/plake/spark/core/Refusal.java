@@ -107,12 +107,12 @@ public final class Refusal {
   private static final String TRACEBACK_PARAMETER = "msg";
 
   /** Throws what Spark raised for an error of plake again, with plake's text; others as they are. */
-  static RuntimeException told(Exception raised) {
+  static RuntimeException raised(Exception raised) {
     throw undeclared(retold(raised, true));
   }
 
   /** The same in a stream: the query shows the text only of an exception without a condition. */
-  static RuntimeException toldInStream(Exception raised) {
+  static RuntimeException ofStream(Exception raised) {
     throw undeclared(retold(raised, false));
   }
 

@@ -53,9 +53,9 @@ public final class SchemaEvolution {
     }
   }
 
-  private static boolean is(MergeIntoTable merge, String question)
+  private static boolean is(MergeIntoTable merge, String predicate)
       throws ReflectiveOperationException {
-    return (Boolean) call(merge, question);
+    return (Boolean) call(merge, predicate);
   }
 
   private static Object call(MergeIntoTable merge, String method)

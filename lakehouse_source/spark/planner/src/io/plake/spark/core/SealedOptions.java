@@ -40,17 +40,17 @@ public final class SealedOptions {
   }
 
   /** Adds to what the extension tells Python; what is told already must be sealed. */
-  public static void tell(Map<String, String> options, String key, JsonNode value) {
+  public static void put(Map<String, String> options, String key, JsonNode value) {
     TreeMap<String, String> own = checked(options);
     String before = own.get(Vocabulary.Envelope.NAME);
-    ObjectNode told = before == null ? Envelope.object() : Envelope.asked(before);
-    told.set(key, value);
-    own.put(Vocabulary.Envelope.NAME, Envelope.question(told.toString()));
+    ObjectNode message = before == null ? Envelope.object() : Envelope.requestOf(before);
+    message.set(key, value);
+    own.put(Vocabulary.Envelope.NAME, Envelope.request(message.toString()));
     put(options, own);
   }
 
-  public static void tell(Map<String, String> options, String key, String value) {
-    tell(options, key, TextNode.valueOf(value));
+  public static void put(Map<String, String> options, String key, String value) {
+    put(options, key, TextNode.valueOf(value));
   }
 
   /** Sets an option that only the extension reads, such as {@link Vocabulary.Option#VIEW}. */

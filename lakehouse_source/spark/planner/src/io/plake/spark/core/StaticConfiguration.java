@@ -32,12 +32,12 @@ final class StaticConfiguration {
       "(?i)pass|secret|token|key|credential|signature|auth(?!ority)");
 
   /** The same function, for a worker that is told of the configuration. */
-  static PythonFunction told(PythonFunction source) {
+  static PythonFunction restored(PythonFunction source) {
     ObjectNode found = Envelope.object();
     for (Tuple2<String, String> one : SparkEnv.get().conf().getAll()) {
-      String told = told(one._1(), one._2());
-      if (told != null) {
-        found.put(one._1(), told);
+      String restored = restored(one._1(), one._2());
+      if (restored != null) {
+        found.put(one._1(), restored);
       }
     }
     Map<String, String> environment = new HashMap<>(source.envVars());
@@ -48,7 +48,7 @@ final class StaticConfiguration {
   }
 
   /** What is told of a setting: hosts, and never who logs in there or how. */
-  private static String told(String key, String value) {
+  private static String restored(String key, String value) {
     if (!key.startsWith(CATALOGS)) {
       return key.equals(Vocabulary.Setting.ENV_ALLOWED)
           || key.equals(Vocabulary.Setting.HOSTS_ALLOWED) ? value : null;

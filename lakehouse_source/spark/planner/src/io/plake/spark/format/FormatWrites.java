@@ -55,15 +55,15 @@ public final class FormatWrites extends Rule<LogicalPlan> {
     boolean creates = mode == SaveMode.ErrorIfExists || mode == SaveMode.Ignore;
     if (creates && path != null) { // Python says that a path is missing
       Channel channel = new Channel(Relations.SOURCE, options);
-      ObjectNode question = Channel.about(
-          Vocabulary.Ask.EXISTS, Identifier.of(new String[0], path));
-      question.put(Vocabulary.Question.MUST_BE_NEW, mode == SaveMode.ErrorIfExists);
-      if (channel.ask(question).told.get(Vocabulary.Answer.EXISTS).asBoolean()) {
+      ObjectNode request = Channel.about(
+          Vocabulary.RequestKind.EXISTS, Identifier.of(new String[0], path));
+      request.put(Vocabulary.RequestKey.MUST_BE_NEW, mode == SaveMode.ErrorIfExists);
+      if (channel.read(request).body.get(Vocabulary.ResponseKey.EXISTS).asBoolean()) {
         return AnalyzeTables.nothing("save");
       }
-      SealedOptions.tell(options, Vocabulary.Told.MODE, Vocabulary.Mode.CREATE);
+      SealedOptions.put(options, Vocabulary.Message.MODE, Vocabulary.Mode.CREATE);
     }
-    Channel.tellApplication(options);
+    Channel.putApplication(options);
     StructType schema = query.schema().asNullable();
     DataSourceV2Relation target = DataSourceV2Relation.create(
         PlakeSource.table(schema), Option.empty(), Option.empty(),

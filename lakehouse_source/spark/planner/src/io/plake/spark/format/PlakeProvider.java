@@ -1,6 +1,6 @@
 package io.plake.spark.format;
 
-import io.plake.spark.catalog.TableQuestions;
+import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.StreamErrors;
@@ -139,7 +139,7 @@ public final class PlakeProvider extends PlakeSource
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
       Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-      FormatWrites.choose(options, FormatWrites.PARTITION_BY, TableQuestions.columns(partitioning));
+      FormatWrites.choose(options, FormatWrites.PARTITION_BY, TableRequests.columns(partitioning));
       return StreamErrors.of(
           super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options))));
     }

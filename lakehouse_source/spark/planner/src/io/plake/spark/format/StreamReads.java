@@ -33,17 +33,17 @@ public final class StreamReads extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return Relations.isOn() ? plan.transformUp(new Rewrite<>(StreamReads::told)) : plan;
+    return Relations.isOn() ? plan.transformUp(new Rewrite<>(StreamReads::withErrors)) : plan;
   }
 
-  private static LogicalPlan told(LogicalPlan node) {
+  private static LogicalPlan withErrors(LogicalPlan node) {
     if (!(node instanceof StreamingRelationV2 stream) || StreamErrors.areOf(stream.table())
         || !Relations.isOurTable(stream.table())) {
       return node;
     }
     checkNoVersion(stream.extraOptions());
-    Table told = StreamErrors.of(stream.table());
-    return Rewrite.<LogicalPlan>copy(stream, part -> part == stream.table() ? told : part);
+    Table withErrors = StreamErrors.of(stream.table());
+    return Rewrite.<LogicalPlan>copy(stream, part -> part == stream.table() ? withErrors : part);
   }
 
   private static void checkNoVersion(CaseInsensitiveStringMap options) {

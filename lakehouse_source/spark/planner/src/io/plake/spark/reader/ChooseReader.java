@@ -5,7 +5,7 @@ import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScan;
-import io.plake.spark.scan.ReaderAnswer;
+import io.plake.spark.scan.ReaderResponse;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -112,13 +112,13 @@ public final class ChooseReader extends SparkStrategy {
     if (!(relation.scan() instanceof IsolatedScan scan)) {
       return null;
     }
-    ReaderAnswer answer = scan.ask();
-    if (answer == null || !answer.isSpark()) {
+    ReaderResponse response = scan.response();
+    if (response == null || !response.isSpark()) {
       return null;
     }
     for (LogicalPlan node = plan; node != relation; node = node.children().head()) {
       for (Expression term : terms(node)) {
-        if (comesForFiles(term, answer.list(Vocabulary.Files.PARTITIONED))) {
+        if (comesForFiles(term, response.list(Vocabulary.Files.PARTITIONED))) {
           scan.source().keepForKeys();
           return null;
         }
@@ -130,34 +130,34 @@ public final class ChooseReader extends SparkStrategy {
     List<AttributeReference> output = new ArrayList<>();
     List<StructField> stored = new ArrayList<>();
     List<StructField> values = new ArrayList<>(
-        Collections.nCopies(answer.list(Vocabulary.Files.PARTITIONED).size(), null));
+        Collections.nCopies(response.list(Vocabulary.Files.PARTITIONED).size(), null));
     for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
       AttributeReference column = it.next();
       // Spark's Parquet reader acts on metadata of columns: on field ids and defaults.
       output.add(column.withMetadata(Metadata.empty()));
       StructField field =
           new StructField(column.name(), column.dataType(), true, Metadata.empty());
-      int place = answer.list(Vocabulary.Files.PARTITIONED).indexOf(column.name());
+      int place = response.list(Vocabulary.Files.PARTITIONED).indexOf(column.name());
       if (place < 0) {
         stored.add(field);
       } else {
         values.set(place, field);
         partitioned.put(column.exprId(), column);
       }
-      if (answer.list(Vocabulary.Files.UNPUSHED).contains(column.name())) {
+      if (response.list(Vocabulary.Files.UNPUSHED).contains(column.name())) {
         unpushed.add(column.exprId());
       }
-      if (answer.places().containsKey(column.name())) {
+      if (response.places().containsKey(column.name())) {
         places.add(column.exprId());
       }
     }
     if (values.contains(null)) {
       return null; // plake answered about other columns than Spark reads
     }
-    List<PlakeParquet.Layout> layouts = PlakeParquet.Layout.of(answer);
+    List<PlakeParquet.Layout> layouts = PlakeParquet.Layout.of(response);
     boolean isPlain = layouts.stream().allMatch(PlakeParquet.Layout::isPlain);
     PlakeFiles files = new PlakeFiles(
-        scan.source(), answer, new StructType(values.toArray(new StructField[0])), isPlain);
+        scan.source(), response, new StructType(values.toArray(new StructField[0])), isPlain);
     Map<String, String> options = new HashMap<>(OPTIONS);
     if (!unpushed.isEmpty()) {
       options.putAll(NO_DICTIONARY_FILTER);
@@ -168,7 +168,7 @@ public final class ChooseReader extends SparkStrategy {
             new StructType(stored.toArray(new StructField[0])),
             isPlain ? new ParquetFileFormat() : new PlakeParquet(layouts),
             scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
-            SparkSession.active(), answer.note),
+            SparkSession.active(), response.note),
         CollectionConverters.asScala(output).toSeq(), Option.empty(), false, Option.empty());
     return rebuild(plan, relation, swapped, new Hide(partitioned.keySet(), unpushed));
   }
@@ -234,8 +234,8 @@ public final class ChooseReader extends SparkStrategy {
   }
 
   private static boolean readsMost(Scan scan) {
-    ReaderAnswer answer = scan instanceof IsolatedScan ? ((IsolatedScan) scan).ask() : null;
-    return answer != null && answer.counts.readMost();
+    ReaderResponse response = scan instanceof IsolatedScan ? ((IsolatedScan) scan).response() : null;
+    return response != null && response.counts.readMost();
   }
 
   /** The terms of the conjunction, where the node is a filter. */

@@ -3,9 +3,9 @@ package io.plake.spark.reader;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
-import io.plake.spark.scan.CatalogAnswer;
+import io.plake.spark.scan.AggregateResponse;
 import io.plake.spark.scan.IsolatedSource;
-import io.plake.spark.scan.ReaderAnswer;
+import io.plake.spark.scan.ReaderResponse;
 import io.plake.spark.scan.ScanCounts;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -63,25 +63,25 @@ public final class PlakeFiles implements FileIndex {
    * @param isPlain Spark's reader can read the files as they are
    */
   PlakeFiles(
-      IsolatedSource source, ReaderAnswer answer, StructType partitioned, boolean isPlain) {
+      IsolatedSource source, ReaderResponse response, StructType partitioned, boolean isPlain) {
     this.source = source;
     this.partitioned = partitioned;
-    this.root = new Path(answer.root());
+    this.root = new Path(response.root());
     long total = 0;
-    for (int i = 0; i < answer.list(Vocabulary.Files.PATHS).size(); i++) {
-      long size = ((Number) answer.list(Vocabulary.Files.SIZES).get(i)).longValue();
-      Path path = new Path(answer.root() + "/" + answer.list(Vocabulary.Files.PATHS).get(i));
+    for (int i = 0; i < response.list(Vocabulary.Files.PATHS).size(); i++) {
+      long size = ((Number) response.list(Vocabulary.Files.SIZES).get(i)).longValue();
+      Path path = new Path(response.root() + "/" + response.list(Vocabulary.Files.PATHS).get(i));
       files.add(new FileStatus(size, false, 1, 0, 0, path));
-      valuesOf.add(((Number) answer.list(Vocabulary.Files.VALUES_OF).get(i)).intValue());
+      valuesOf.add(((Number) response.list(Vocabulary.Files.VALUES_OF).get(i)).intValue());
       total += size;
-      known.add(isPlain ? Map$.MODULE$.empty() : known(answer, i));
+      known.add(isPlain ? Map$.MODULE$.empty() : known(response, i));
     }
     this.bytes = total;
-    this.counts = answer.counts;
-    for (Object texts : answer.list(Vocabulary.Files.VALUES)) {
+    this.counts = response.counts;
+    for (Object texts : response.list(Vocabulary.Files.VALUES)) {
       Object[] cells = new Object[partitioned.length()];
       for (int i = 0; i < cells.length; i++) {
-        cells[i] = CatalogAnswer.value(
+        cells[i] = AggregateResponse.value(
             (String) ((List<?>) texts).get(i), partitioned.fields()[i].dataType());
       }
       values.add(new GenericInternalRow(cells));
@@ -89,17 +89,17 @@ public final class PlakeFiles implements FileIndex {
   }
 
   /** What {@link FileBatches} has to know of a file. */
-  private Map<String, Object> known(ReaderAnswer answer, int i) {
-    Integer layout = ((Number) answer.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue();
-    List<?> deleted = (List<?>) answer.list(Vocabulary.Files.DELETED).get(i);
+  private Map<String, Object> known(ReaderResponse response, int i) {
+    Integer layout = ((Number) response.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue();
+    List<?> deleted = (List<?>) response.list(Vocabulary.Files.DELETED).get(i);
     java.util.Map<String, Object> found = new java.util.HashMap<>();
     found.put(FileBatches.LAYOUT, layout);
-    String path = (String) answer.list(Vocabulary.Files.PATHS).get(i);
+    String path = (String) response.list(Vocabulary.Files.PATHS).get(i);
     if (deleted != null) {
       found.put(FileBatches.DELETED, new DeletedRows(root.toUri().getPath(), path, deleted));
     }
-    if (!answer.places().isEmpty()) {
-      List<?> identity = (List<?>) answer.list(Vocabulary.Files.IDENTITIES).get(i);
+    if (!response.places().isEmpty()) {
+      List<?> identity = (List<?>) response.list(Vocabulary.Files.IDENTITIES).get(i);
       found.put(FileBatches.PATH, path);
       found.put(FileBatches.FIRST_ROW, ((Number) identity.get(0)).longValue());
       found.put(FileBatches.VERSION, ((Number) identity.get(1)).longValue());

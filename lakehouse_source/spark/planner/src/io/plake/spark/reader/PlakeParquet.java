@@ -1,8 +1,8 @@
 package io.plake.spark.reader;
 
 import io.plake.spark.core.Vocabulary;
-import io.plake.spark.scan.CatalogAnswer;
-import io.plake.spark.scan.ReaderAnswer;
+import io.plake.spark.scan.AggregateResponse;
+import io.plake.spark.scan.ReaderResponse;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -83,7 +83,7 @@ final class PlakeParquet extends ParquetFileFormat {
         // Spark's reader writes the columns that it is asked for into the configuration.
         Function1<PartitionedFile, Iterator<InternalRow>> reader =
             super.buildReaderWithPartitionValues(
-                session, dataSchema, partitioned, columns.asked(), layout.usable(filters), always,
+                session, dataSchema, partitioned, columns.stored(), layout.usable(filters), always,
                 new Configuration(hadoop));
         readers[i] = columns.reader(reader);
       }
@@ -108,14 +108,14 @@ final class PlakeParquet extends ParquetFileFormat {
     }
 
     /** Those of the files of an answer. */
-    static List<Layout> of(ReaderAnswer answer) {
+    static List<Layout> of(ReaderResponse response) {
       List<Layout> found = new ArrayList<>();
-      for (Object changed : answer.list(Vocabulary.Files.LAYOUTS)) {
-        found.add(new Layout((Map<?, ?>) changed, answer.places()));
+      for (Object changed : response.list(Vocabulary.Files.LAYOUTS)) {
+        found.add(new Layout((Map<?, ?>) changed, response.places()));
       }
-      for (int i = 0; i < answer.list(Vocabulary.Files.LAYOUT_OF).size(); i++) {
-        boolean isCut = answer.list(Vocabulary.Files.DELETED).get(i) != null;
-        Layout layout = found.get(((Number) answer.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue());
+      for (int i = 0; i < response.list(Vocabulary.Files.LAYOUT_OF).size(); i++) {
+        boolean isCut = response.list(Vocabulary.Files.DELETED).get(i) != null;
+        Layout layout = found.get(((Number) response.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue());
         layout.isWhole |= !isCut;
         layout.isCut |= isCut;
       }
@@ -164,42 +164,42 @@ final class PlakeParquet extends ParquetFileFormat {
 
   /** Where the columns of a scan come from in files of one layout. */
   private static final class Columns {
-    private final List<StructField> asked = new ArrayList<>();
+    private final List<StructField> stored = new ArrayList<>();
     private final FileBatches.Source[] sources;
     private final int place;
 
     Columns(Layout layout, StructType required, StructType partitioned, boolean isCut) {
       sources = new FileBatches.Source[required.length() + partitioned.length()];
-      boolean tellsPlaces = isCut;
+      boolean hasPlaces = isCut;
       for (int i = 0; i < required.length(); i++) {
         StructField field = required.fields()[i];
         String name = layout.name(field.name());
         Object kind = layout.places.get(field.name());
-        tellsPlaces |= kind != null;
+        hasPlaces |= kind != null;
         if (name != null) {
-          int column = asked.size();
-          asked.add(new StructField(name, field.dataType(), true, Metadata.empty()));
+          int column = stored.size();
+          stored.add(new StructField(name, field.dataType(), true, Metadata.empty()));
           sources[i] = kind == null ? FileBatches.stored(column)
               : FileBatches.moved(column, kind.equals(Vocabulary.MetadataColumn.ROW));
         } else if (kind == null) {
           sources[i] = FileBatches.constant(
-              field.dataType(), CatalogAnswer.value(layout.value(field.name()), field.dataType()));
+              field.dataType(), AggregateResponse.value(layout.value(field.name()), field.dataType()));
         } else {
           sources[i] = kind.equals(Vocabulary.MetadataColumn.FILE)
               ? FileBatches.pathOfFile() : FileBatches.position();
         }
       }
-      place = tellsPlaces ? asked.size() : -1;
-      if (tellsPlaces) {
-        asked.add(new StructField(PLACE, DataTypes.LongType, true, Metadata.empty()));
+      place = hasPlaces ? stored.size() : -1;
+      if (hasPlaces) {
+        stored.add(new StructField(PLACE, DataTypes.LongType, true, Metadata.empty()));
       }
       for (int i = 0; i < partitioned.length(); i++) {
-        sources[required.length() + i] = FileBatches.stored(asked.size() + i);
+        sources[required.length() + i] = FileBatches.stored(stored.size() + i);
       }
     }
 
-    StructType asked() {
-      return new StructType(asked.toArray(new StructField[0]));
+    StructType stored() {
+      return new StructType(stored.toArray(new StructField[0]));
     }
 
     FileBatches.Reader reader(Function1<PartitionedFile, Iterator<InternalRow>> spark) {

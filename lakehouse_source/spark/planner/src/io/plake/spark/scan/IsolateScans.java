@@ -54,7 +54,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       return plan;
     }
     try {
-      Map<LogicalPlan, CatalogQuestion> questions = new IdentityHashMap<>();
+      Map<LogicalPlan, AggregateRequest> questions = new IdentityHashMap<>();
       collect(plan, questions);
       return plan.transformUp(new Rewrite<>(node -> changed(node, questions)));
     } catch (LinkageError | RuntimeException e) {
@@ -64,7 +64,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
   }
 
   /** Finds the relations of which the query asks no more than one aggregate. */
-  private static void collect(LogicalPlan plan, Map<LogicalPlan, CatalogQuestion> questions) {
+  private static void collect(LogicalPlan plan, Map<LogicalPlan, AggregateRequest> questions) {
     if (plan instanceof Aggregate) {
       LogicalPlan below = ((Aggregate) plan).child();
       Map<ExprId, Expression> aliases = new HashMap<>();
@@ -80,10 +80,10 @@ public final class IsolateScans extends Rule<LogicalPlan> {
         }
         below = below.children().head();
       }
-      CatalogQuestion question =
-          Relations.isOurs(below) ? CatalogQuestion.of((Aggregate) plan, aliases) : null;
-      if (question != null) {
-        questions.put(below, question);
+      AggregateRequest request =
+          Relations.isOurs(below) ? AggregateRequest.of((Aggregate) plan, aliases) : null;
+      if (request != null) {
+        questions.put(below, request);
       }
     }
     for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
@@ -92,7 +92,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan changed(
-      LogicalPlan node, Map<LogicalPlan, CatalogQuestion> questions) {
+      LogicalPlan node, Map<LogicalPlan, AggregateRequest> questions) {
     if (Relations.isOurs(node)) {
       return isolate((DataSourceV2Relation) node, questions.get(node));
     }
@@ -130,7 +130,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan isolate(
-      DataSourceV2Relation relation, CatalogQuestion question) {
+      DataSourceV2Relation relation, AggregateRequest request) {
     PythonTable table = (PythonTable) relation.table();
     StructType schema = table.schema();
     if (!HiddenColumns.canJoin(schema)) {
@@ -143,7 +143,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
     try {
       boolean named = table instanceof NamedTable;
       PythonTable isolated = IsolatedTable.of(
-          sourceOf(table, relation.options()), schema, question,
+          sourceOf(table, relation.options()), schema, request,
           named ? ((NamedTable) table).hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
     } catch (ReflectiveOperationException e) {
@@ -174,26 +174,26 @@ public final class IsolateScans extends Rule<LogicalPlan> {
 
   /** The table of a frame, with scans that prune. */
   static final class IsolatedTable extends FrameTable {
-    private final CatalogQuestion question;
+    private final AggregateRequest request;
 
     IsolatedTable(
-        PythonDataSourceV2 frame, StructType schema, CatalogQuestion question,
+        PythonDataSourceV2 frame, StructType schema, AggregateRequest request,
         Map<String, StructField> hidden) {
       super(frame, schema, hidden);
-      this.question = question;
+      this.request = request;
     }
 
     /** Here, so that the rule links where this class does not. */
     static PythonTable of(
-        PythonDataSourceV2 frame, StructType schema, CatalogQuestion question,
+        PythonDataSourceV2 frame, StructType schema, AggregateRequest request,
         Map<String, StructField> hidden) {
-      return new IsolatedTable(frame, schema, question, hidden);
+      return new IsolatedTable(frame, schema, request, hidden);
     }
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
       try {
-        return new IsolatedScanBuilder(frame, schema, options, question, hidden);
+        return new IsolatedScanBuilder(frame, schema, options, request, hidden);
       } catch (LinkageError e) {
         Feature.PUSHDOWN.failed(e);
         if (!hidden.isEmpty()) { // Spark's own scan does not have these columns

@@ -106,9 +106,9 @@ public final class IsolatedScan
   }
 
   /** Who should read the scan; null where it is Python, without asking or after a failure. */
-  public ReaderAnswer ask() {
+  public ReaderResponse response() {
     try {
-      return source.ask();
+      return source.planned();
     } catch (Exception e) { // the same failure shows when the scan runs
       return null;
     }

@@ -50,25 +50,25 @@ public final class IsolatedScanBuilder
   private final PythonDataSourceV2 frame;
   private final StructType full;
   private final CaseInsensitiveStringMap options;
-  private final CatalogQuestion question;
+  private final AggregateRequest request;
   private final Map<String, StructField> hidden;
   private final String expressions;
   private Pushdown pushdown;
-  private boolean asked = false;
-  private CatalogAnswer known;
-  private CatalogAnswer answer;
+  private boolean requested = false;
+  private AggregateResponse known;
+  private AggregateResponse response;
 
   /**
-   * @param question what the query asks of this relation, if that might be in the catalog
+   * @param request what the query asks of this relation, if that might be in the catalog
    * @param hidden columns that tell where a row is stored, by plake's names
    */
   public IsolatedScanBuilder(
       PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
-      CatalogQuestion question, Map<String, StructField> hidden) {
+      AggregateRequest request, Map<String, StructField> hidden) {
     this.frame = frame;
     this.full = full;
     this.options = options;
-    this.question = question;
+    this.request = request;
     this.hidden = hidden;
     this.expressions = SealedOptions.marked(options, Vocabulary.Option.CONDITIONS);
     this.pushdown = Pushdown.of(full, expressions);
@@ -77,15 +77,15 @@ public final class IsolatedScanBuilder
   /**
    * Keeps the predicates to prune by and returns all of them: Spark applies each one again.
    *
-   * <p>Returns none where the catalog has answered the query's question: then all rows of each row
+   * <p>Returns none where the catalog has answered the query's request: then all rows of each row
    * group match or none of them does, and Spark has nothing to apply.
    */
   @Override
   public Predicate[] pushPredicates(Predicate[] offered) {
     try {
       pushdown = pushdown.withCondition(new ConditionData(full, offered, expressions));
-      if (question != null && pushdown.condition().isWhole()) {
-        known = ask();
+      if (request != null && pushdown.condition().isWhole()) {
+        known = request();
       }
     } catch (LinkageError e) {
       Feature.PUSHDOWN.failed(e);
@@ -106,33 +106,33 @@ public final class IsolatedScanBuilder
 
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
-    answer = answerTo(aggregation);
-    return answer != null;
+    response = answerTo(aggregation);
+    return response != null;
   }
 
-  private CatalogAnswer answerTo(Aggregation aggregation) {
-    CatalogQuestion pushed = CatalogQuestion.of(aggregation);
-    int[] places = question == null || pushed == null ? null : pushed.within(question);
+  private AggregateResponse answerTo(Aggregation aggregation) {
+    AggregateRequest pushed = AggregateRequest.of(aggregation);
+    int[] places = request == null || pushed == null ? null : pushed.within(request);
     if (places == null) {
       return null;
     }
-    if (!asked && pushdown.condition().terms().length == 0) {
-      known = ask();
+    if (!requested && pushdown.condition().terms().length == 0) {
+      known = request();
     }
-    return known == null ? null : known.select(places, pushed.answer(full));
+    return known == null ? null : known.select(places, pushed.response(full));
   }
 
-  /** The catalog's answer to the question under the condition; null where it has none. */
-  private CatalogAnswer ask() {
-    asked = true; // Spark puts the same aggregation to a builder more than once
+  /** The catalog's answer to the request under the condition; null where it has none. */
+  private AggregateResponse request() {
+    requested = true; // Spark puts the same aggregation to a builder more than once
     try {
-      StructType schema = question.answer(full);
+      StructType schema = request.response(full);
       if (schema == null) {
         return null;
       }
-      Pushdown asking = pushdown.asking(question, question.about(full));
+      Pushdown asking = pushdown.asking(request, request.about(full));
       Seq<byte[]> pickled = new IsolatedSource(frame, full, options, asking).partitions();
-      return pickled.isEmpty() ? null : CatalogAnswer.of(pickled.head(), schema);
+      return pickled.isEmpty() ? null : AggregateResponse.of(pickled.head(), schema);
     } catch (Exception | LinkageError e) { // Scala throws checked exceptions unannounced
       Feature.AGGREGATES.failed(e);
       return null;
@@ -213,7 +213,7 @@ public final class IsolatedScanBuilder
   }
 
   /**
-   * The reader that the session wants; null where it is Python without a question: for rows that
+   * The reader that the session wants; null where it is Python without a request: for rows that
    * are not looked at, for places of rows, and where Spark has dropped its filters.
    */
   private String reader() {
@@ -251,8 +251,8 @@ public final class IsolatedScanBuilder
 
   @Override
   public Scan build() {
-    if (answer != null) {
-      return answer;
+    if (response != null) {
+      return response;
     }
     try {
       return new IsolatedScan(new IsolatedSource(frame, full, options, pushdown, reader()));

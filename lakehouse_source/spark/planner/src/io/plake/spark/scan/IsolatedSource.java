@@ -32,8 +32,8 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   private final CaseInsensitiveStringMap options;
   final Pushdown pushdown;
   private final String reader;
-  private ReaderAnswer answer;
-  private boolean tellsKeys;
+  private ReaderResponse response;
+  private boolean hasKeys;
   private volatile boolean keptForKeys;
   private IsolatedSource longs;
   private PythonDataSourceReadInfo planned;
@@ -81,8 +81,8 @@ public final class IsolatedSource extends PythonDataSourceV2 {
    *
    * @return null where it is Python without asking
    */
-  ReaderAnswer ask() {
-    return reader == null ? null : asPlanned().asked(false);
+  ReaderResponse planned() {
+    return reader == null ? null : asPlanned().responseFor(false);
   }
 
   /**
@@ -90,25 +90,25 @@ public final class IsolatedSource extends PythonDataSourceV2 {
    * while the query runs; null where any may be.
    */
   Set<String> keyColumns() {
-    return asPlanned().asked(true).keyColumns();
+    return asPlanned().responseFor(true).keyColumns();
   }
 
-  private synchronized ReaderAnswer asked(boolean joined) {
-    if (answer == null || joined && !tellsKeys) {
+  private synchronized ReaderResponse responseFor(boolean joined) {
+    if (response == null || joined && !hasKeys) {
       IsolatedSource asking =
-          new IsolatedSource(frame, full, options, pushdown.withQuestions(reader, joined));
+          new IsolatedSource(frame, full, options, pushdown.withRequest(reader, joined));
       PythonDataSourceReadInfo info = asking.readInfo();
-      answer = ReaderAnswer.of(info.partitions(), pushdown.columns, full);
-      tellsKeys = joined;
-      planned = answer.isSpark() ? null : info;
+      response = ReaderResponse.of(info.partitions(), pushdown.columns, full);
+      hasKeys = joined;
+      planned = response.isSpark() ? null : info;
     }
-    return answer;
+    return response;
   }
 
   /** How much of the table the scan reads. It is planned already. */
   synchronized ScanCounts counts() {
-    return answer != null
-        ? answer.counts : ReaderAnswer.of(partitions(), pushdown.columns, full).counts;
+    return response != null
+        ? response.counts : ReaderResponse.of(partitions(), pushdown.columns, full).counts;
   }
 
   /** Lets Python read the scan, because keys of a join may prune it. */
@@ -118,7 +118,7 @@ public final class IsolatedSource extends PythonDataSourceV2 {
 
   /** Why Python reads the scan, where plake was asked; otherwise null. */
   synchronized String note() {
-    return keptForKeys ? KEYS : answer == null || answer.isSpark() ? null : answer.note;
+    return keptForKeys ? KEYS : response == null || response.isSpark() ? null : response.note;
   }
 
   /** Spark's own scan of this source. */
@@ -137,12 +137,12 @@ public final class IsolatedSource extends PythonDataSourceV2 {
 
   /** How large the scan is. Spark asks for every copy of the plan. */
   ScanStatistics statistics() {
-    return asPlanned().asked(false).statistics;
+    return asPlanned().responseFor(false).statistics;
   }
 
   @Override
   public UserDefinedPythonDataSource source() {
-    return PlakeSource.telling(frame.source());
+    return PlakeSource.withErrors(frame.source());
   }
 
   /** The frame's instance. A frame whose schema the user gave has none yet: it is made here. */

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * All that one scan pushes down to Python.
  *
- * <p>It travels as a question in the metadata of the first column. The schema is the only thing that
+ * <p>It travels as a request in the metadata of the first column. The schema is the only thing that
  * Spark hands to {@code DataSource.reader} for each scan: options belong to the pickled instance,
  * which all scans of a frame share. The reading side is {@code Pushdown} in
  * {@code lakehouse_source/spark/reading/pushdown.py}; the names are those of {@link Vocabulary}.
@@ -91,22 +91,22 @@ final class Pushdown implements Cloneable {
   }
 
   /**
-   * The same scan, with questions for planning.
+   * The same scan, with requests for planning.
    *
    * @param reader who should read it, one of {@link Vocabulary.Reader}; null: this is not asked
    * @param joined by which columns keys of a join may prune it
    */
-  Pushdown withQuestions(String reader, boolean joined) {
+  Pushdown withRequest(String reader, boolean joined) {
     Pushdown found = copy();
     found.reader = reader;
     found.joined = joined;
     return found;
   }
 
-  /** The same condition with a question for the catalog, instead of a scan. */
-  Pushdown asking(CatalogQuestion question, StructType about) {
+  /** The same condition with a request for the catalog, instead of a scan. */
+  Pushdown asking(AggregateRequest request, StructType about) {
     Pushdown found = new Pushdown(about, condition);
-    found.aggregate = question.data();
+    found.aggregate = request.data();
     return found;
   }
 
@@ -140,7 +140,7 @@ final class Pushdown implements Cloneable {
   }
 
   /** Whether columns are read that tell where a row is stored. */
-  boolean tellsPlaces() {
+  boolean hasPlaces() {
     return !metadata.isEmpty();
   }
 
@@ -153,7 +153,7 @@ final class Pushdown implements Cloneable {
     return limit == NO_LIMIT ? "" : ", Limit: " + limit;
   }
 
-  /** The columns with the question on the first of them. */
+  /** The columns with the request on the first of them. */
   StructType marked() {
     StructField[] fields = columns.fields().clone();
     StructField first = fields[0];
@@ -178,7 +178,7 @@ final class Pushdown implements Cloneable {
     if (aggregate != null) {
       marks.putMetadata(Vocabulary.Mark.AGGREGATE, aggregate);
     }
-    if (tellsPlaces()) {
+    if (hasPlaces()) {
       MetadataBuilder names = new MetadataBuilder();
       metadata.forEach(names::putString);
       marks.putMetadata(Vocabulary.Mark.METADATA, names.build());
@@ -193,7 +193,7 @@ final class Pushdown implements Cloneable {
       marks.putBoolean(Vocabulary.Mark.JOINED, true);
     }
     Metadata asking = new MetadataBuilder().withMetadata(first.metadata())
-        .putString(Vocabulary.Envelope.NAME, Envelope.question(marks.build().json())).build();
+        .putString(Vocabulary.Envelope.NAME, Envelope.request(marks.build().json())).build();
     fields[0] = new StructField(first.name(), first.dataType(), first.nullable(), asking);
     return new StructType(fields);
   }

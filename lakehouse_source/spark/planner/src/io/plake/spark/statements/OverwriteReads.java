@@ -40,20 +40,20 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
       return plan;
     }
     try {
-      return plan.transformUp(new Rewrite<>(OverwriteReads::told));
+      return plan.transformUp(new Rewrite<>(OverwriteReads::withReads));
     } catch (LinkageError e) {
       Feature.STATEMENTS.failed(e);
       return plan;
     }
   }
 
-  private static LogicalPlan told(LogicalPlan node) {
+  private static LogicalPlan withReads(LogicalPlan node) {
     if (!(node instanceof V2WriteCommand write) || !replaces(write)) {
       return node;
     }
-    ArrayNode reads = Envelope.object().putArray(Vocabulary.Told.READS);
+    ArrayNode reads = Envelope.object().putArray(Vocabulary.Message.READS);
     collect(write.query(), catalogOf((DataSourceV2Relation) write.table()), reads);
-    return reads.isEmpty() ? node : telling(node, Vocabulary.Told.READS, reads);
+    return reads.isEmpty() ? node : with(node, Vocabulary.Message.READS, reads);
   }
 
   private static boolean replaces(V2WriteCommand write) {
@@ -74,13 +74,13 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
    * both have some.
    */
   @SuppressWarnings("unchecked")
-  private static LogicalPlan telling(LogicalPlan write, String key, JsonNode value) {
+  private static LogicalPlan with(LogicalPlan write, String key, JsonNode value) {
     DataSourceV2Relation target = (DataSourceV2Relation) ((V2WriteCommand) write).table();
     boolean ofTable = !target.options().isEmpty();
     return Rewrite.copy(write, part -> {
       if (part == target && ofTable) {
         Map<String, String> all = new HashMap<>(target.options().asCaseSensitiveMap());
-        SealedOptions.tell(all, key, value);
+        SealedOptions.put(all, key, value);
         return Relations.copy(
             target, (PythonTable) target.table(), new CaseInsensitiveStringMap(all));
       }
@@ -88,7 +88,7 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
           && !(ofTable && options.isEmpty())) {
         Map<String, String> all = new HashMap<>(
             CollectionConverters.asJava((scala.collection.immutable.Map<String, String>) options));
-        SealedOptions.tell(all, key, value);
+        SealedOptions.put(all, key, value);
         return scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
       }
       return part;

@@ -67,8 +67,8 @@ final class RowChangeTable extends PythonTable {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-    SealedOptions.tell(options, Vocabulary.Told.STATEMENT, statement());
-    Channel.tellApplication(options);
+    SealedOptions.put(options, Vocabulary.Message.STATEMENT, statement());
+    Channel.putApplication(options);
     WriteBuilder stock =
         super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     // A DELETE writes no rows, and the tasks of its scan have whole row groups already.
@@ -89,14 +89,14 @@ final class RowChangeTable extends PythonTable {
   }
 
   private ObjectNode statement() {
-    ObjectNode told = Envelope.object()
+    ObjectNode body = Envelope.object()
         .put(Vocabulary.Statement.COMMAND, nameOf(command))
         .put(Vocabulary.Statement.VERSION, target.version)
         .put(Vocabulary.Statement.ADDED, operation == null)
         .put(Vocabulary.Statement.RESCANS, rescans);
     Metadata[] condition = operation == null ? new Metadata[0] : operation.condition();
-    told.set(Vocabulary.Statement.CONDITION, Envelope.list(condition));
-    return told;
+    body.set(Vocabulary.Statement.CONDITION, Envelope.list(condition));
+    return body;
   }
 
   private static String nameOf(RowLevelOperation.Command command) {

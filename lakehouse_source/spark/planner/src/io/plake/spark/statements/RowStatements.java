@@ -201,8 +201,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
       pickled = frame.getOrCreateDataSourceInPython(
           table.name(), options, new Some<>(table.schema())).dataSource();
     }
-    Map<?, ?> told = Envelope.answerIn(pickled);
-    Object version = told == null ? null : told.get(Vocabulary.Planned.VERSION);
+    Map<?, ?> body = Envelope.responseIn(pickled);
+    Object version = body == null ? null : body.get(Vocabulary.ScanResponse.VERSION);
     if (version == null) {
       throw new IllegalStateException("the data source does not tell the version of its frame");
     }

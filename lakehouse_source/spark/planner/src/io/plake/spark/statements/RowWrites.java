@@ -49,7 +49,7 @@ public final class RowWrites extends Rule<LogicalPlan> {
     if (target.table() instanceof StatementTable table) {
       return append(target, write.query(), table, RowLevelOperation.Command.MERGE, null);
     }
-    return isStock(target) ? (LogicalPlan) write.withNewTable(telling(target)) : node;
+    return isStock(target) ? (LogicalPlan) write.withNewTable(withErrors(target)) : node;
   }
 
   /** How many scans of Python's sources, plake's among them, a query and its subqueries have. */
@@ -79,7 +79,7 @@ public final class RowWrites extends Rule<LogicalPlan> {
   }
 
   /** The same target, whose errors are told by {@link PlakeSource}. */
-  private static DataSourceV2Relation telling(DataSourceV2Relation target) {
+  private static DataSourceV2Relation withErrors(DataSourceV2Relation target) {
     return Relations.copy(
         target, PlakeSource.table(((PythonTable) target.table()).schema()), target.options());
   }

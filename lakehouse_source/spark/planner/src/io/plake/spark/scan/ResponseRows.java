@@ -20,20 +20,20 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Computes projections of a {@link CatalogAnswer} on the driver, as Spark does for its own local
+ * Computes projections of a {@link AggregateResponse} on the driver, as Spark does for its own local
  * relations. Spark would start a job for them.
  *
  * <p>This is a strategy and not an optimizer rule: Spark's rule runs on local relations only, and
  * no rule of an extension runs between Spark's push-down of aggregates and that one.
  */
-public final class AnswerRows extends SparkStrategy {
+public final class ResponseRows extends SparkStrategy {
 
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
     LogicalPlan leaf = Relations.leaf(plan);
     List<SparkPlan> planned = Collections.emptyList();
     if (leaf != plan && leaf instanceof DataSourceV2ScanRelation
-        && ((DataSourceV2ScanRelation) leaf).scan() instanceof CatalogAnswer) {
+        && ((DataSourceV2ScanRelation) leaf).scan() instanceof AggregateResponse) {
       try {
         LogicalPlan rows = over(plan, (DataSourceV2ScanRelation) leaf);
         if (rows instanceof LocalRelation) {
@@ -53,7 +53,7 @@ public final class AnswerRows extends SparkStrategy {
   private static LogicalPlan over(LogicalPlan node, DataSourceV2ScanRelation relation) {
     if (node == relation) {
       List<Attribute> output = new ArrayList<>(CollectionConverters.asJava(relation.output()));
-      List<InternalRow> rows = List.of(((CatalogAnswer) relation.scan()).rows());
+      List<InternalRow> rows = List.of(((AggregateResponse) relation.scan()).rows());
       return new LocalRelation(
           CollectionConverters.asScala(output).toSeq(), CollectionConverters.asScala(rows).toSeq(),
           false, Option.empty());

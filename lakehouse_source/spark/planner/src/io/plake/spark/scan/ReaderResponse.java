@@ -10,10 +10,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 
 /**
- * What plake's planning answered to the question who should read a scan: files for Spark's own
+ * What plake's planning answered to the request who should read a scan: files for Spark's own
  * Parquet reader, or tasks for Python.
  */
-public final class ReaderAnswer {
+public final class ReaderResponse {
 
   /** How large the scan is. */
   final ScanStatistics statistics;
@@ -27,7 +27,7 @@ public final class ReaderAnswer {
   private final Set<String> keys;
   private final Map<?, ?> files;
 
-  private ReaderAnswer(
+  private ReaderResponse(
       ScanStatistics statistics, ScanCounts counts, String note, List<?> keys,
       Map<?, ?> files) {
     this.counts = counts;
@@ -41,20 +41,20 @@ public final class ReaderAnswer {
   }
 
   /** The answer in the first partition that Python made; Spark's own of an empty scan has none. */
-  static ReaderAnswer of(Seq<byte[]> partitions, StructType columns, StructType full) {
-    Map<?, ?> told = partitions.isEmpty() ? null : Envelope.answerIn(partitions.head());
-    if (told == null) {
-      return new ReaderAnswer(
+  static ReaderResponse of(Seq<byte[]> partitions, StructType columns, StructType full) {
+    Map<?, ?> body = partitions.isEmpty() ? null : Envelope.responseIn(partitions.head());
+    if (body == null) {
+      return new ReaderResponse(
           ScanStatistics.of(0, 0, columns, full), new ScanCounts(null), null, null, null);
     }
-    return new ReaderAnswer(
+    return new ReaderResponse(
         ScanStatistics.of(
-            ((Number) told.get(Vocabulary.Planned.ROW_COUNT)).longValue(),
-            ((Number) told.get(Vocabulary.Planned.BYTE_COUNT)).longValue(), columns, full),
-        new ScanCounts((Map<?, ?>) told.get(Vocabulary.Planned.COUNTS)),
-        (String) told.get(Vocabulary.Planned.NOTE),
-        (List<?>) told.get(Vocabulary.Planned.KEY_COLUMNS),
-        told.containsKey(Vocabulary.Files.PATHS) ? told : null);
+            ((Number) body.get(Vocabulary.ScanResponse.ROW_COUNT)).longValue(),
+            ((Number) body.get(Vocabulary.ScanResponse.BYTE_COUNT)).longValue(), columns, full),
+        new ScanCounts((Map<?, ?>) body.get(Vocabulary.ScanResponse.COUNTS)),
+        (String) body.get(Vocabulary.ScanResponse.NOTE),
+        (List<?>) body.get(Vocabulary.ScanResponse.KEY_COLUMNS),
+        body.containsKey(Vocabulary.Files.PATHS) ? body : null);
   }
 
   /** Columns by which keys of a join may prune the scan; null where any may, or was not asked. */

@@ -25,8 +25,8 @@ from lakehouse_source.spark.protocol.vocabulary import (
     Envelope,
     Files,
     MetadataColumn,
-    Planned,
     Reader,
+    ScanResponse,
 )
 from lakehouse_source.spark.reading import spark_files
 from lakehouse_source.spark.reading.batch_read import PlakeReader
@@ -48,7 +48,7 @@ def told(partition: InputPartition) -> dict[str, Any]:
     assert found is not None
     envelope = json.loads(found[2][: int(found[1])])
     assert envelope[Envelope.PROTOCOL] == Envelope.NUMBER
-    answered: dict[str, Any] = envelope[Envelope.ANSWER]
+    answered: dict[str, Any] = envelope[Envelope.RESPONSE]
     return answered
 
 
@@ -82,7 +82,7 @@ def why(path: Path, columns: Sequence[str] = (), **pushed: Any) -> str:
     """Why Python reads the scan."""
     state = answer(path, columns, **pushed)
     assert Files.PATHS not in state
-    return str(state[Planned.NOTE])
+    return str(state[ScanResponse.NOTE])
 
 
 def files_of(path: Path, columns: Sequence[str] = ()) -> list[str]:
@@ -113,7 +113,7 @@ def test_files_come_with_sizes_and_typed_values(tmp_path: Path) -> None:
         found[n] = value
     days = str((day - datetime.date(1970, 1, 1)).days)
     assert found == {1: [days, "a"], 2: [days, None], 3: [None, "a"]}
-    assert (state[Planned.ROW_COUNT], state[Planned.NOTE]) == (3, "3 of 3 files")
+    assert (state[ScanResponse.ROW_COUNT], state[ScanResponse.NOTE]) == (3, "3 of 3 files")
 
 
 def test_files_that_cannot_match_are_left_out(tmp_path: Path) -> None:
@@ -121,14 +121,14 @@ def test_files_that_cannot_match_are_left_out(tmp_path: Path) -> None:
         lake.write_dataset(pa.table({"a": [n]}), tmp_path / "d")
     term = comparison("a", "=", "long", "1")
     state = answer(tmp_path / "d", condition=(term,))
-    assert (len(state[Files.PATHS]), state[Planned.NOTE]) == (1, "1 of 3 files")
+    assert (len(state[Files.PATHS]), state[ScanResponse.NOTE]) == (1, "1 of 3 files")
 
 
 def test_without_a_question_python_reads(path: Path) -> None:
     source = PlakeDataSource({"path": str(path)})
     plain = PlakeReader(source._frame.request, Pushdown(source.schema(), isolated=True))
     (partition,) = plain.partitions()
-    assert told(partition)[Planned.NOTE] is None
+    assert told(partition)[ScanResponse.NOTE] is None
 
 
 def test_no_task_takes_files_for_an_empty_partition(path: Path) -> None:
@@ -226,7 +226,7 @@ def test_deleted_rows_come_with_the_files(path: Path) -> None:
     assert answer(path)[Files.DELETED] == [None, None]
     lake.open_dataset(path).delete("a = 7")
     state = answer(path)
-    assert state[Planned.NOTE] == "2 of 2 files, 1 with deleted rows"
+    assert state[ScanResponse.NOTE] == "2 of 2 files, 1 with deleted rows"
     (found,) = filter(None, state[Files.DELETED])
     deleted, rows, puffin, offset, length, blob = found
     assert (deleted, rows) == (1, 100)
@@ -305,7 +305,7 @@ def test_what_only_plake_knows_is_pythons(path: Path) -> None:
     as_long = Pushdown(StructType([StructField("b", LongType())]), isolated=True, reader="spark")
     source = PlakeDataSource({"path": str(path)})
     (partition,) = PlakeReader(source._frame.request, as_long).partitions()
-    assert "read as bigint" in partition.told[Planned.NOTE]
+    assert "read as bigint" in partition.response[ScanResponse.NOTE]
 
 
 def test_the_places_of_rows_are_told_by_what_files_store_of_moved_rows(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_the_places_of_rows_are_told_by_what_files_store_of_moved_rows(tmp_path:
             "_commit_version": ["_last_updated_version", None],
         }
     ]
-    assert "other columns" not in found[Planned.NOTE]
+    assert "other columns" not in found[ScanResponse.NOTE]
     lake.write_dataset({"a": [1], "_Row_Id": [5]}, tmp_path / "d", schema_merge=True)
     assert "identity of a row" in why(tmp_path / "d", metadata=places)
 
@@ -391,7 +391,7 @@ def test_keys_are_wanted_of_columns_by_which_rows_are_clustered(tmp_path: Path) 
     lake.write_dataset(table, path, row_group_rows=200, partition_by="p")
 
     def keys(columns: Sequence[str] = (), **pushed: Any) -> list[str] | None:
-        found: list[str] | None = answer(path, columns, **pushed).get(Planned.KEY_COLUMNS)
+        found: list[str] | None = answer(path, columns, **pushed).get(ScanResponse.KEY_COLUMNS)
         return found
 
     assert keys() is None  # nobody asked
@@ -412,7 +412,7 @@ def test_keys_are_not_wanted_of_few_values(tmp_path: Path) -> None:
     )
     found = answer(tmp_path, reader=Reader.AUTO, joined=True)
     assert Files.PATHS in found
-    assert found[Planned.KEY_COLUMNS] == ["p"]
+    assert found[ScanResponse.KEY_COLUMNS] == ["p"]
 
 
 def test_a_value_is_in_all_row_groups_unless_rows_are_clustered() -> None:

@@ -37,17 +37,17 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VarcharType;
 import scala.Option;
 
-/** Writes what Spark asks of a table as questions for plake. */
-public final class TableQuestions {
+/** Writes what Spark asks of a table as requests for plake. */
+public final class TableRequests {
   /** A table with columns, partitions and properties; @param staged its rows come later. */
   public static ObjectNode create(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
       boolean staged) {
-    ObjectNode question = Channel.about(
-        staged ? Vocabulary.Ask.STAGE : Vocabulary.Ask.CREATE, table);
+    ObjectNode request = Channel.about(
+        staged ? Vocabulary.RequestKind.STAGE : Vocabulary.RequestKind.CREATE, table);
     StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
-    question.put(Vocabulary.Question.SCHEMA, json(schema));
-    ArrayNode defaults = question.putArray(Vocabulary.Question.DEFAULTS);
+    request.put(Vocabulary.RequestKey.SCHEMA, json(schema));
+    ArrayNode defaults = request.putArray(Vocabulary.RequestKey.DEFAULTS);
     for (Column column : columns) {
       if (column.generationExpression() != null || column.identityColumnSpec() != null) {
         throw Refusal.because("plake has no generated columns: " + column.name());
@@ -59,7 +59,7 @@ public final class TableQuestions {
       }
     }
     List<Transform> identities = new ArrayList<>();
-    ArrayNode clustered = question.putArray(Vocabulary.Question.CLUSTER_BY);
+    ArrayNode clustered = request.putArray(Vocabulary.RequestKey.CLUSTER_BY);
     for (Transform transform : partitions) {
       if (transform instanceof ClusterByTransform) {
         for (NamedReference column : transform.references()) {
@@ -69,7 +69,7 @@ public final class TableQuestions {
         identities.add(transform);
       }
     }
-    ArrayNode partitionBy = question.putArray(Vocabulary.Question.PARTITION_BY);
+    ArrayNode partitionBy = request.putArray(Vocabulary.RequestKey.PARTITION_BY);
     columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
     Map<String, String> given = new HashMap<>(properties);
     // `saveAsTable` names Spark's default format where the user names none.
@@ -77,8 +77,8 @@ public final class TableQuestions {
     if (usual.equalsIgnoreCase(given.get(TableCatalog.PROP_PROVIDER))) {
       given.remove(TableCatalog.PROP_PROVIDER);
     }
-    put(question, given);
-    return question;
+    put(request, given);
+    return request;
   }
 
   /**
@@ -86,9 +86,9 @@ public final class TableQuestions {
    *
    * <p>Spark takes the value of a default from another entry of the metadata than its text.
    */
-  public static Column[] columnsLike(Table source, TableInfo asked) {
+  public static Column[] columnsLike(Table source, TableInfo requested) {
     if (!(source instanceof PlakeTable)) {
-      return asked.columns();
+      return requested.columns();
     }
     StructType found = new StructType();
     for (StructField field : ((PlakeTable) source).schema().fields()) {
@@ -100,7 +100,7 @@ public final class TableQuestions {
   }
 
   /** The properties of a table like another one: those of a table of plake, and what is asked. */
-  public static Map<String, String> propertiesLike(Table source, TableInfo asked) {
+  public static Map<String, String> propertiesLike(Table source, TableInfo requested) {
     Map<String, String> found = new HashMap<>();
     if (source instanceof PlakeTable) {
       found.putAll(SessionEntry.withoutOptions(source.properties()));
@@ -108,13 +108,13 @@ public final class TableQuestions {
           TableCatalog.PROP_LOCATION, TableCatalog.PROP_OWNER, TableCatalog.PROP_EXTERNAL,
           TableCatalog.PROP_IS_MANAGED_LOCATION));
     }
-    found.putAll(asked.properties());
+    found.putAll(requested.properties());
     found.remove(TableCatalog.PROP_PROVIDER); // of the other table
     return found;
   }
 
-  public static void put(ObjectNode question, Map<String, String> properties) {
-    ObjectNode texts = question.putObject(Vocabulary.Question.PROPERTIES);
+  public static void put(ObjectNode request, Map<String, String> properties) {
+    ObjectNode texts = request.putObject(Vocabulary.RequestKey.PROPERTIES);
     properties.forEach(texts::put);
   }
 
@@ -143,8 +143,8 @@ public final class TableQuestions {
       throw Refusal.because("plake has no default values of type " + type.simpleString()
           + ": column " + column);
     }
-    ObjectNode found = Envelope.object().put(Vocabulary.Question.FIELD, column);
-    found.put(Vocabulary.Question.VALUE,
+    ObjectNode found = Envelope.object().put(Vocabulary.RequestKey.FIELD, column);
+    found.put(Vocabulary.RequestKey.VALUE,
         value.value() == null ? null : ConditionData.literal(value.value(), stored).json());
     return found.toString();
   }
@@ -157,21 +157,21 @@ public final class TableQuestions {
 
   /** Changes of a table, in their order. @param columns those that it has */
   public static ObjectNode alter(Identifier table, TableChange[] changes, Column[] columns) {
-    ObjectNode question = Channel.about(Vocabulary.Ask.ALTER, table);
-    ArrayNode list = question.putArray(Vocabulary.Question.CHANGES);
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.ALTER, table);
+    ArrayNode list = request.putArray(Vocabulary.RequestKey.CHANGES);
     for (TableChange change : changes) {
       ObjectNode one = list.addObject();
       if (change instanceof TableChange.SetProperty set) {
-        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
-            .put(Vocabulary.Question.FIELD, set.property())
-            .put(Vocabulary.Question.VALUE, set.value());
+        one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.PROPERTY)
+            .put(Vocabulary.RequestKey.FIELD, set.property())
+            .put(Vocabulary.RequestKey.VALUE, set.value());
       } else if (change instanceof TableChange.RemoveProperty) {
-        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.PROPERTY)
-            .put(Vocabulary.Question.FIELD, ((TableChange.RemoveProperty) change).property())
-            .putNull(Vocabulary.Question.VALUE);
+        one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.PROPERTY)
+            .put(Vocabulary.RequestKey.FIELD, ((TableChange.RemoveProperty) change).property())
+            .putNull(Vocabulary.RequestKey.VALUE);
       } else if (change instanceof TableChange.ClusterBy) {
-        one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.CLUSTER);
-        ArrayNode clustered = one.putArray(Vocabulary.Question.VALUE);
+        one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.CLUSTER);
+        ArrayNode clustered = one.putArray(Vocabulary.RequestKey.VALUE);
         for (NamedReference column : ((TableChange.ClusterBy) change).clusteringColumns()) {
           clustered.add(path(column));
         }
@@ -182,7 +182,7 @@ public final class TableQuestions {
             + kindOf(change));
       }
     }
-    return question;
+    return request;
   }
 
   private static String kindOf(Object change) {
@@ -191,44 +191,44 @@ public final class TableQuestions {
 
   private static void column(
       ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
-    ArrayNode path = one.putArray(Vocabulary.Question.FIELD);
+    ArrayNode path = one.putArray(Vocabulary.RequestKey.FIELD);
     Arrays.stream(change.fieldNames()).forEach(path::add);
     if (change instanceof TableChange.AddColumn added) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.ADD)
-          .put(Vocabulary.Question.TYPE, json(added.dataType()))
-          .put(Vocabulary.Question.NULLABLE, added.isNullable())
-          .put(Vocabulary.Question.COMMENT, added.comment());
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.ADD)
+          .put(Vocabulary.RequestKey.TYPE, json(added.dataType()))
+          .put(Vocabulary.RequestKey.NULLABLE, added.isNullable())
+          .put(Vocabulary.RequestKey.COMMENT, added.comment());
       position(one, added.position());
       if (added.defaultValue() != null) {
         String name = added.fieldNames()[added.fieldNames().length - 1];
         ConstantDefaults.check(name, added.defaultValue().getSql());
-        one.put(Vocabulary.Question.VALUE,
+        one.put(Vocabulary.RequestKey.VALUE,
             value(name, added.dataType(), added.defaultValue().getValue()));
       }
     } else if (change instanceof TableChange.RenameColumn) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.RENAME)
-          .put(Vocabulary.Question.VALUE, ((TableChange.RenameColumn) change).newName());
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.RENAME)
+          .put(Vocabulary.RequestKey.VALUE, ((TableChange.RenameColumn) change).newName());
     } else if (change instanceof TableChange.DeleteColumn) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DELETE);
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.DELETE);
     } else if (change instanceof TableChange.UpdateColumnType) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.WIDEN).put(Vocabulary.Question.TYPE,
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.WIDEN).put(Vocabulary.RequestKey.TYPE,
           json(((TableChange.UpdateColumnType) change).newDataType()));
     } else if (change instanceof TableChange.UpdateColumnNullability) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.NULLABILITY).put(
-          Vocabulary.Question.NULLABLE,
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.NULLABILITY).put(
+          Vocabulary.RequestKey.NULLABLE,
           ((TableChange.UpdateColumnNullability) change).nullable());
     } else if (change instanceof TableChange.UpdateColumnComment) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.COMMENT).put(
-          Vocabulary.Question.COMMENT, ((TableChange.UpdateColumnComment) change).newComment());
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.COMMENT).put(
+          Vocabulary.RequestKey.COMMENT, ((TableChange.UpdateColumnComment) change).newComment());
     } else if (change instanceof TableChange.UpdateColumnPosition) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.MOVE);
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.MOVE);
       position(one, ((TableChange.UpdateColumnPosition) change).position());
     } else if (change instanceof TableChange.UpdateColumnDefaultValue) {
-      one.put(Vocabulary.Question.CHANGE, Vocabulary.Change.DEFAULT);
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.DEFAULT);
       String sql = defaultOf((TableChange.UpdateColumnDefaultValue) change);
       if (sql != null && !sql.isEmpty()) {
         ConstantDefaults.check(change.fieldNames()[change.fieldNames().length - 1], sql);
-        one.put(Vocabulary.Question.VALUE, evaluated(change.fieldNames(), sql, columns));
+        one.put(Vocabulary.RequestKey.VALUE, evaluated(change.fieldNames(), sql, columns));
       }
     } else {
       throw Refusal.because("plake cannot change this of a column: "
@@ -243,9 +243,9 @@ public final class TableQuestions {
 
   private static void position(ObjectNode one, TableChange.ColumnPosition position) {
     if (position instanceof TableChange.After) {
-      one.put(Vocabulary.Question.AFTER, ((TableChange.After) position).column());
+      one.put(Vocabulary.RequestKey.AFTER, ((TableChange.After) position).column());
     } else if (position != null) {
-      one.putNull(Vocabulary.Question.AFTER);
+      one.putNull(Vocabulary.RequestKey.AFTER);
     }
   }
 

@@ -27,10 +27,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 
 /**
- * Counts, minima and maxima of columns, for all rows or for each value of some columns: questions
+ * Counts, minima and maxima of columns, for all rows or for each value of some columns: requests
  * that the catalog may answer without reading a file.
  */
-final class CatalogQuestion {
+final class AggregateRequest {
   private static final String ALL = ""; // the column of count(*)
 
   private final List<String> groups = new ArrayList<>();
@@ -38,51 +38,51 @@ final class CatalogQuestion {
   private final List<String> columns = new ArrayList<>();
   private final Map<ExprId, Expression> aliases;
 
-  private CatalogQuestion(Map<ExprId, Expression> aliases) {
+  private AggregateRequest(Map<ExprId, Expression> aliases) {
     this.aliases = aliases;
   }
 
   /**
-   * The question of an aggregate, or null where it asks for more than a catalog could know.
+   * The request of an aggregate, or null where it asks for more than a catalog could know.
    *
    * @param aliases the expressions of names that are given between relation and aggregate
    */
-  static CatalogQuestion of(Aggregate aggregate, Map<ExprId, Expression> aliases) {
-    CatalogQuestion question = new CatalogQuestion(aliases);
+  static AggregateRequest of(Aggregate aggregate, Map<ExprId, Expression> aliases) {
+    AggregateRequest request = new AggregateRequest(aliases);
     for (Iterator<Expression> it = aggregate.groupingExpressions().iterator(); it.hasNext(); ) {
       Expression group = it.next();
-      String name = question.nameOf(group);
+      String name = request.nameOf(group);
       if (name == null) {
         return null;
       }
-      question.groups.add(name);
+      request.groups.add(name);
     }
     Iterator<NamedExpression> results = aggregate.aggregateExpressions().iterator();
     while (results.hasNext()) {
-      if (!question.collect((Expression) results.next())) {
+      if (!request.collect((Expression) results.next())) {
         return null;
       }
     }
-    return question.functions.isEmpty() ? null : question;
+    return request.functions.isEmpty() ? null : request;
   }
 
-  /** The question that Spark pushes down, or null where it asks for something else. */
-  static CatalogQuestion of(Aggregation aggregation) {
-    CatalogQuestion question = new CatalogQuestion(Map.of());
+  /** The request that Spark pushes down, or null where it asks for something else. */
+  static AggregateRequest of(Aggregation aggregation) {
+    AggregateRequest request = new AggregateRequest(Map.of());
     for (org.apache.spark.sql.connector.expressions.Expression group
         : aggregation.groupByExpressions()) {
       String name = column(group);
       if (name == null) {
         return null;
       }
-      question.groups.add(name);
+      request.groups.add(name);
     }
     for (AggregateFunc function : aggregation.aggregateExpressions()) {
-      if (!question.add(function)) {
+      if (!request.add(function)) {
         return null;
       }
     }
-    return question;
+    return request;
   }
 
   private boolean collect(Expression expression) {
@@ -153,8 +153,8 @@ final class CatalogQuestion {
     return names.length == 1 ? names[0] : null;
   }
 
-  /** The places of this answer's columns in the answer of a wider question, or null. */
-  int[] within(CatalogQuestion wider) {
+  /** The places of this answer's columns in the answer of a wider request, or null. */
+  int[] within(AggregateRequest wider) {
     if (!groups.equals(wider.groups)) {
       return null;
     }
@@ -178,7 +178,7 @@ final class CatalogQuestion {
     return places;
   }
 
-  /** The question as {@code lakehouse_source/spark/reading/aggregate_pushdown.py} reads it. */
+  /** The request as {@code lakehouse_source/spark/reading/aggregate_pushdown.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
         .putStringArray(Vocabulary.Key.GROUP, groups.toArray(new String[0]))
@@ -187,7 +187,7 @@ final class CatalogQuestion {
         .build();
   }
 
-  /** The columns in the question; where it counts rows only, any one column. */
+  /** The columns in the request; where it counts rows only, any one column. */
   StructType about(StructType table) {
     List<StructField> fields = new ArrayList<>();
     for (StructField field : table.fields()) {
@@ -202,7 +202,7 @@ final class CatalogQuestion {
   }
 
   /** The answer's schema: groups, then one column per function. Null: no such column. */
-  StructType answer(StructType table) {
+  StructType response(StructType table) {
     List<StructField> fields = new ArrayList<>();
     for (String group : groups) {
       fields.add(field(table, group));

@@ -28,12 +28,12 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Rows that the catalog answered: a scan without tasks. */
-public final class CatalogAnswer implements LocalScan, SupportsReportStatistics {
+public final class AggregateResponse implements LocalScan, SupportsReportStatistics {
   private final StructType schema;
   private final Object[][] cells;
 
   /** @param cells the values of each row, as Spark holds them */
-  public CatalogAnswer(StructType schema, Object[][] cells) {
+  public AggregateResponse(StructType schema, Object[][] cells) {
     this.schema = schema;
     this.cells = cells;
   }
@@ -44,9 +44,9 @@ public final class CatalogAnswer implements LocalScan, SupportsReportStatistics 
    *
    * @return null where the catalog has no answer
    */
-  static CatalogAnswer of(byte[] partition, StructType schema) {
-    Map<?, ?> told = Envelope.answerIn(partition);
-    List<?> rows = told == null ? null : (List<?>) told.get(Vocabulary.Planned.ROWS);
+  static AggregateResponse of(byte[] partition, StructType schema) {
+    Map<?, ?> body = Envelope.responseIn(partition);
+    List<?> rows = body == null ? null : (List<?>) body.get(Vocabulary.ScanResponse.ROWS);
     if (rows == null) {
       return null;
     }
@@ -57,18 +57,18 @@ public final class CatalogAnswer implements LocalScan, SupportsReportStatistics 
         cells[i][j] = value((String) row.get(j), schema.fields()[j].dataType());
       }
     }
-    return new CatalogAnswer(schema, cells);
+    return new AggregateResponse(schema, cells);
   }
 
   /** The same rows with some of the columns, in another order. */
-  CatalogAnswer select(int[] places, StructType selected) {
+  AggregateResponse select(int[] places, StructType selected) {
     Object[][] chosen = new Object[cells.length][places.length];
     for (int i = 0; i < cells.length; i++) {
       for (int j = 0; j < places.length; j++) {
         chosen[i][j] = cells[i][places[j]];
       }
     }
-    return new CatalogAnswer(selected, chosen);
+    return new AggregateResponse(selected, chosen);
   }
 
   @Override

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lakehouse_source.pictures.markup import Markup
 
 
-class Shown:
+class Drawable:
     """A dataclass whose last field `draw` reads the catalog again and draws the picture.
 
     A pickled result has no `draw`, which knows where the catalog is, and with which options.
