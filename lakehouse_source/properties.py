@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
-
-_Item = TypeVar("_Item")
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +34,28 @@ class Layout:
 
     def over(self, other: Layout) -> Layout:
         """This layout, with the choices of `other` where this one has none."""
-        unset = {one.name for one in fields(self) if getattr(self, one.name) is None}
+        unset = {name for name in KINDS if getattr(self, name) is None}
         return replace(self, **{name: getattr(other, name) for name in unset})
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Layout:
         """The layout in a parsed JSON document, whose other keys are ignored."""
-        given = {one.name: document.get(one.name) for one in fields(cls)}
+        given = {name: document[name] for name in KINDS if document.get(name) is not None}
         for name, value in given.items():
-            if value is None:
-                continue
-            if name in COLUMN_LISTS:
-                given[name] = _items(value, str, name)
-            elif type(value) is not _SCALARS[name]:
-                raise TypeError(f"{name!r} is not of type {_SCALARS[name].__name__}")
-            elif isinstance(value, int) and value.bit_length() > 63:
+            given[name] = _value(name, value, KINDS[name])
+            if isinstance(value, int) and value.bit_length() > 63:
                 raise TypeError(f"{name!r} has more than 64 bits")
         return cls(**given)
 
     def to_json(self) -> dict[str, Any]:
         """The choices that were made, as values that JSON can hold."""
-        chosen = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {
-            name: list(value) if name in COLUMN_LISTS else value
-            for name, value in chosen.items()
-            if value is not None
-        }
+        chosen = {name: getattr(self, name) for name in KINDS}
+        return {name: _plain(value) for name, value in chosen.items() if value is not None}
 
 
-# The keys of `Layout` that are lists of columns, and the types of the others.
-COLUMN_LISTS = ("sort_by", "cluster_by", "bloom_filter_columns")
-_SCALARS: Mapping[str, type] = {
-    "target_file_size_bytes": int,
-    "row_group_rows": int,
-    "compression": str,
-    "promote_to_string": bool,
-    "rewrite_threshold": float,
-    "auto_compact": bool,
-    "auto_compact_min_files": int,
-    "iceberg_metadata": bool,
-}
+# The properties of a layout, with the types of their values.
+KINDS = {name: get_args(hint)[0] for name, hint in get_type_hints(Layout).items()}
+COLUMNS = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,64 +91,52 @@ class DatasetProperties:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:
         """The properties in a parsed JSON document."""
-        unknown = dict(document)
-        names = unknown.pop("index_columns", None)
-        last_field_id = unknown.pop("last_field_id", 0)
-        if not isinstance(last_field_id, int):
-            raise TypeError("'last_field_id' is not an integer")
-        erased_version = unknown.pop("erased_version", 0)
-        if not isinstance(erased_version, int):
-            raise TypeError("'erased_version' is not an integer")
-        expire_rows = unknown.pop("expire_rows", None)
-        if not isinstance(expire_rows, str | None):
-            raise TypeError("'expire_rows' is not a text")
-        past = unknown.pop("partitioned_before", ())
-        texts = unknown.pop("table_properties", {})
-        if not isinstance(texts, dict):
-            raise TypeError("'table_properties' is not an object")
-        layout = Layout.from_json(unknown)
-        for one in fields(Layout):
-            unknown.pop(one.name, None)
-        return cls(
-            partition_by=_items(unknown.pop("partition_by", ()), str, "partition_by"),
-            index_columns=None if names is None else _items(names, str, "index_columns"),
-            indexed_columns=_items(unknown.pop("indexed_columns", ()), int, "indexed_columns"),
-            last_field_id=last_field_id,
-            layout=layout,
-            partitioned_before=tuple(
-                (version, _items(ids, int, "partitioned_before")) for version, ids in past
-            ),
-            table_properties={str(key): str(value) for key, value in texts.items()},
-            erased_version=erased_version,
-            expire_rows=expire_rows,
-            unknown=unknown,
-        )
+        given = {
+            name: _value(name, document[name], kind)
+            for name, kind in _DOCUMENT.items()
+            if name in document
+        }
+        unknown = {k: v for k, v in document.items() if k not in given and k not in KINDS}
+        return cls(**given, layout=Layout.from_json(document), unknown=unknown)
 
     def to_json(self) -> dict[str, Any]:
         """The document that `from_json` reads, made of values that JSON can hold."""
-        document: dict[str, Any] = {
-            **self.unknown,
-            **self.layout.to_json(),
-            "partition_by": list(self.partition_by),
-            "indexed_columns": list(self.indexed_columns),
-            "last_field_id": self.last_field_id,
+        own = {name: getattr(self, name) for name in _DOCUMENT}
+        chosen = {
+            name: _plain(value)
+            for name, value in own.items()
+            if value or name in _ALWAYS or (value is not None and name == "index_columns")
         }
-        if self.index_columns is not None:
-            document["index_columns"] = list(self.index_columns)
-        if self.partitioned_before:
-            document["partitioned_before"] = [
-                [version, list(ids)] for version, ids in self.partitioned_before
-            ]
-        if self.table_properties:
-            document["table_properties"] = dict(self.table_properties)
-        if self.erased_version:
-            document["erased_version"] = self.erased_version
-        if self.expire_rows is not None:
-            document["expire_rows"] = self.expire_rows
-        return document
+        return {**self.unknown, **self.layout.to_json(), **chosen}
 
 
-def _items(values: Any, kind: type[_Item], key: str) -> tuple[_Item, ...]:
-    if not isinstance(values, list | tuple) or not all(isinstance(v, kind) for v in values):
-        raise TypeError(f"{key!r} is not a list of {kind.__name__}")
-    return tuple(values)
+_DOCUMENT = {
+    name: hint
+    for name, hint in get_type_hints(DatasetProperties).items()
+    if name not in ("layout", "unknown")
+}
+_ALWAYS = ("partition_by", "indexed_columns", "last_field_id")
+
+
+def _value(name: str, value: Any, kind: Any) -> Any:
+    """A value of a document, which JSON holds, as its type in the class."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if type(None) in parts:
+        return None if value is None else _value(name, value, parts[0])
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"{name!r} is not a list")
+        each = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+        return tuple(_value(name, one, part) for one, part in zip(value, each, strict=True))
+    if origin is not None:  # texts by name
+        if not isinstance(value, dict):
+            raise TypeError(f"{name!r} is not an object")
+        return {str(key): str(text) for key, text in value.items()}
+    if type(value) is not kind:
+        raise TypeError(f"{name!r} is not of type {kind.__name__}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it: tuples as lists."""
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value

@@ -13,6 +13,7 @@ from typing import Any
 
 from lakehouse_source.arguments import whole_number
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.properties import COLUMNS, KINDS
 from lakehouse_source.spark.protocol.vocabulary import Changes, Setting
 from lakehouse_source.spark.protocol.vocabulary import names as constants
 from lakehouse_source.storage import split_branch, with_branch
@@ -85,18 +86,13 @@ CHANGES_STREAM_OPTIONS = (
     *(one for one in STREAM_READ_OPTIONS if one not in ("skipChangeCommits", "ignoreDeletes")),
     *(Changes.READ, Changes.STARTING_INCLUSIVE, Changes.COMPUTE_UPDATES),
 )
-# For the writes of DELETE, UPDATE and MERGE. `splitSize` is for their scan.
-STATEMENT_OPTIONS = (
-    *("path", "branch", "catalog", "splitSize", "isolation"),
-    *("targetFileSize", "rowGroupRows", "compression"),
-    *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
-)
-
 # The options that settings `spark.plake.statement.NAME` may choose, except for streams.
 SETTINGS = (
     *("isolation", "targetFileSize", "rowGroupRows", "compression"),
     *("expectedVersion", "txnAppId", "txnVersion", "commitMetadata"),
 )
+# For the writes of DELETE, UPDATE and MERGE. `splitSize` is for their scan.
+STATEMENT_OPTIONS = ("path", "branch", "catalog", "splitSize", *SETTINGS)
 PARTITION_MODES = ("static", "dynamic")  # values of `partitionOverwriteMode`
 # Further options for the writes of `lake.spark.open`: what happens to the written rows, a value of
 # `vocabulary.Command`, and the version on which this was decided.
@@ -230,6 +226,26 @@ class Options:
         """Comma-separated column names. A name that contains a comma is in backquotes."""
         value = self.text(name)
         return None if value is None else tuple(split_names(value))
+
+    def property_of(self, name: str, option: str) -> Any:
+        """The value of an option that is the property `name` of a dataset."""
+        kind = KINDS.get(name, str)
+        if kind == COLUMNS:
+            return self.chosen_names(option)
+        if kind is float:
+            return self.share(option)
+        read = {int: self.number, bool: self.flag, str: self.text}[kind]
+        return (self.size if name.endswith("_bytes") else read)(option)
+
+    def share(self, name: str) -> float | None:
+        """A number, which `check_layout` compares with 0 and 1."""
+        value = self.text(name)
+        try:
+            return None if value is None else float(value)
+        except ValueError as error:
+            raise InvalidOptionError(
+                option=name, value=value, reason="must be a number from 0 to 1."
+            ) from error
 
     def chosen_names(self, name: str) -> tuple[str, ...] | None:
         """As `names`, but a blank value chooses no column."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.properties import COLUMN_LISTS, DatasetProperties
+from lakehouse_source.properties import COLUMNS, KINDS, DatasetProperties
 from lakehouse_source.spark.session.options import Options
 from lakehouse_source.spark.types import quoted
 from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, layout_of
@@ -18,10 +18,7 @@ from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, layout_of
 # Spark's own keys among the properties of a table.
 LOCATION = "location"
 RESERVED = {LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
-_LISTS = (*COLUMN_LISTS, "index_columns")
-_SIZES = ("target_file_size_bytes",)
-_NUMBERS = ("row_group_rows", "auto_compact_min_files")
-_FLAGS = ("promote_to_string", "auto_compact", "iceberg_metadata")
+_LISTS = ("index_columns", *(name for name, kind in KINDS.items() if kind == COLUMNS))
 OWN = (*LAYOUT_KEYWORDS, "index_columns", "expire_rows")
 # Names that a table property cannot set.
 _REFUSED = {
@@ -57,20 +54,7 @@ def _value(name: str, text: str) -> Any:
         return given.names(name) or ()
     if given.text(name) is None:
         raise InvalidOptionError(option=name, value=text, reason="is blank: UNSET takes it back.")
-    if name in _SIZES:
-        return given.size(name)
-    if name in _NUMBERS:
-        return given.number(name)
-    if name in _FLAGS:
-        return given.flag(name)
-    if name == "rewrite_threshold":
-        try:
-            return float(text)
-        except ValueError as error:
-            raise InvalidOptionError(
-                option=name, value=text, reason="must be a number from 0 to 1."
-            ) from error
-    return given.text(name)
+    return given.property_of(name, name)
 
 
 def shown(properties: DatasetProperties) -> dict[str, str]:

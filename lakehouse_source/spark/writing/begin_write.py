@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import SeenVersion
-from lakehouse_source.properties import Layout
+from lakehouse_source.properties import KINDS, Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import without_metadata
@@ -46,7 +46,7 @@ from lakehouse_source.spark.writing.in_tasks import Followed
 from lakehouse_source.spark.writing.row_change_write import RowChangeWriter, RowColumns
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.conflicts import Change, Isolation, isolation_of
-from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.commit.options import WriteOptions, option_name
 from lakehouse_source.write.commit.row_changes import RowChanges
 
 CHANGES = {
@@ -275,15 +275,7 @@ def file_options(given: Options) -> Layout:
     Raises:
         InvalidOptionError
     """
-    return Layout(
-        target_file_size_bytes=given.size("targetFileSize"),
-        row_group_rows=given.number("rowGroupRows"),
-        compression=given.text("compression"),
-        sort_by=given.chosen_names("sortBy"),
-        cluster_by=given.chosen_names("clusterBy"),
-        bloom_filter_columns=given.chosen_names("bloomFilterColumns"),
-        promote_to_string=given.flag("promoteToString"),
-    )
+    return Layout(**{name: given.property_of(name, option_name(name)) for name in KINDS})
 
 
 def write_options(

@@ -6,7 +6,7 @@ These are values that Spark sends from the driver to executors and back.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from lakehouse_source.language import PredicateSet
 from lakehouse_source.layout import MOST_COLUMNS
 from lakehouse_source.model import SeenVersion
 from lakehouse_source.parquet.read_write_specs import WriteSpec
-from lakehouse_source.properties import COLUMN_LISTS, Layout
+from lakehouse_source.properties import COLUMNS, KINDS, Layout
 from lakehouse_source.pruning.keys import can_be_indexed
 from lakehouse_source.schema.fields import field_id, find_field, is_nested, leaves
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
@@ -30,7 +30,7 @@ from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 # As in Delta.
 AUTO_COMPACT_MIN_FILES = 50
 CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
-LAYOUT_KEYWORDS = tuple(one.name for one in fields(Layout))
+LAYOUT_KEYWORDS = tuple(KINDS)
 
 
 def layout_of(given: Mapping[str, Any]) -> Layout:
@@ -39,9 +39,10 @@ def layout_of(given: Mapping[str, Any]) -> Layout:
     Raises:
         InvalidOptionError: a size, the codec or a flag is wrong.
     """
-    chosen = dict(given)
-    for name in COLUMN_LISTS:
-        chosen[name] = column_names(name, chosen.get(name))
+    chosen: dict[str, Any] = {
+        name: column_names(name, value) if KINDS[name] == COLUMNS else value
+        for name, value in given.items()
+    }
     threshold = chosen.get("rewrite_threshold")
     if isinstance(threshold, int) and not isinstance(threshold, bool):
         chosen["rewrite_threshold"] = float(threshold)
@@ -52,41 +53,29 @@ def layout_of(given: Mapping[str, Any]) -> Layout:
 
 def check_layout(layout: Layout) -> None:
     """Check everything in a layout that needs no schema."""
-    for option, number in (
-        ("targetFileSize", layout.target_file_size_bytes),
-        ("rowGroupRows", layout.row_group_rows),
-        ("autoCompactMinFiles", layout.auto_compact_min_files),
-    ):
-        if number is None:
+    for name, kind in KINDS.items():
+        value = getattr(layout, name)
+        right, reason = True, "must be a bool."
+        if value is None:
             continue
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise InvalidOptionError(option=option, value=number, reason="must be a whole number.")
-        if number < 1:
-            raise InvalidOptionError(option=option, value=number, reason="must be at least 1.")
-    for option, names in (
-        ("sortBy", layout.sort_by),
-        ("clusterBy", layout.cluster_by),
-        ("bloomFilterColumns", layout.bloom_filter_columns),
-    ):
-        if not all(isinstance(name, str) for name in names or ()):
-            raise InvalidOptionError(option=option, value=names, reason="must be column names.")
+        if kind == COLUMNS:
+            right, reason = all(isinstance(one, str) for one in value), "must be column names."
+        elif kind is bool:
+            right = value in (True, False)
+        elif kind is float:
+            right = isinstance(value, float) and 0 <= value <= 1
+            reason = "must be a number from 0 to 1."
+        elif kind is int:
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            right = is_whole and value >= 1
+            reason = "must be at least 1." if is_whole else "must be a whole number."
+        if not right:
+            raise InvalidOptionError(option=option_name(name), value=value, reason=reason)
     if len(layout.cluster_by or ()) > MOST_COLUMNS:
         raise InvalidOptionError(
             option="clusterBy",
             value=layout.cluster_by,
             reason=f"must be at most {MOST_COLUMNS} columns: each further one widens the others.",
-        )
-    for option, flag in (
-        ("promoteToString", layout.promote_to_string),
-        ("autoCompact", layout.auto_compact),
-        ("icebergMetadata", layout.iceberg_metadata),
-    ):
-        if flag not in (None, True, False):
-            raise InvalidOptionError(option=option, value=flag, reason="must be a bool.")
-    threshold = layout.rewrite_threshold
-    if threshold is not None and not (isinstance(threshold, float) and 0 <= threshold <= 1):
-        raise InvalidOptionError(
-            option="rewriteThreshold", value=threshold, reason="must be a number from 0 to 1."
         )
     codec = layout.compression
     if codec is None:
@@ -99,6 +88,12 @@ def check_layout(layout: Layout) -> None:
             reason="is not a codec of this PyArrow.",
             known=CODECS,
         )
+
+
+def option_name(name: str) -> str:
+    """The name of a property among the options of Spark."""
+    first, *others = name.removesuffix("_bytes").split("_")
+    return first + "".join(map(str.title, others))
 
 
 def fitted(layout: Layout, schema: pa.Schema) -> Layout:
