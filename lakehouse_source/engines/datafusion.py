@@ -48,8 +48,7 @@ _EVERY_ROW = 2**62
 
 def to_datafusion(handed: HandOver, context: Any, name: str) -> Any:
     """Register a view in a session; returns it as a data frame."""
-    words = _words(context)
-    frames = [frame(group, handed, words) for group in handed.groups]
+    frames = [frame(group, _read(context, group), handed, _WORDS) for group in handed.groups]
     if frames:
         frames.append(_guard(handed, context))
     if handed.rows.num_rows or not frames:
@@ -90,32 +89,20 @@ def _in_memory(context: Any, batches: Sequence[pa.RecordBatch]) -> Any:
         context.deregister_table(name)  # the frame keeps its rows
 
 
-def _words(context: Any) -> Words:
-    def read(group: FileGroup) -> Any:
-        stored = without_metadata(
-            pa.schema([source.stored for source in group.sources if source.stored is not None])
-        )
-        if group.partitions is None and len(group.paths) == 1:
-            # With a schema DataFusion does not read text as views, and opens no file here.
-            return context.read_parquet(group.paths[0], schema=stored)
-        found = _listing_tables(context, group.paths, stored) if group.partitions is None else None
-        if found is not None:
-            return found
-        files = _arrow_dataset(group, stored)
-        # DataFusion would hand filters to PyArrow, whose NOT IN keeps NULLs. The limit prevents
-        # this: DataFusion hands no filter through a limit.
-        return context.read_table(files).limit(_EVERY_ROW)
-
-    return Words(
-        read=read,
-        column=_column,
-        literal=_literal,
-        cast=lambda column, type_: column.cast(type_),
-        if_present=lambda column, truth: functions.when(column.is_not_null(), truth).end(),
-        same=lambda column, value: functions.coalesce(column == value, lit(False)),
-        is_in=_is_in,
-        text=lambda form, column, text: _TEXT[form](column, _literal(text, pa.string())),
+def _read(context: Any, group: FileGroup) -> Any:
+    stored = without_metadata(
+        pa.schema([source.stored for source in group.sources if source.stored is not None])
     )
+    if group.partitions is None and len(group.paths) == 1:
+        # With a schema DataFusion does not read text as views, and opens no file here.
+        return context.read_parquet(group.paths[0], schema=stored)
+    found = _listing_tables(context, group.paths, stored) if group.partitions is None else None
+    if found is not None:
+        return found
+    files = _arrow_dataset(group, stored)
+    # DataFusion would hand filters to PyArrow, whose NOT IN keeps NULLs. The limit prevents this:
+    # DataFusion hands no filter through a limit.
+    return context.read_table(files).limit(_EVERY_ROW)
 
 
 def _listing_tables(context: Any, paths: Sequence[str], stored: pa.Schema) -> Any | None:
@@ -210,3 +197,14 @@ def _is_in(column: Any, values: Sequence[PythonValue], type_: pa.DataType, has_n
     literals = [_literal(value, type_) for value in values]
     literals += [_literal(None, type_)] if has_null else []
     return functions.in_list(column, literals)
+
+
+_WORDS = Words(
+    column=_column,
+    literal=_literal,
+    cast=lambda column, type_: column.cast(type_),
+    if_present=lambda column, truth: functions.when(column.is_not_null(), truth).end(),
+    same=lambda column, value: functions.coalesce(column == value, lit(False)),
+    is_in=_is_in,
+    text=lambda form, column, text: _TEXT[form](column, _literal(text, pa.string())),
+)

@@ -14,23 +14,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from lakehouse_source.engines.files import PATH, Engine, FileGroup, HandOver, Source
-from lakehouse_source.language import (
-    BoundAnd,
-    BoundColumn,
-    BoundCompare,
-    BoundConstant,
-    BoundIn,
-    BoundIsNull,
-    BoundNode,
-    BoundNot,
-    BoundOr,
-    BoundText,
-    IfPresent,
-)
+from lakehouse_source.engines.files import PATH, Engine, FileGroup, HandOver
+from lakehouse_source.engines.frames import Words, column_of, condition
+from lakehouse_source.language import BoundColumn
 from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.schema.fields import children
-from lakehouse_source.schema.ordinal import PythonValue, from_ordinal
+from lakehouse_source.schema.ordinal import PythonValue
 from lakehouse_source.schema.types import card
 
 # Options that make DuckDB read exactly the columns of exactly these files.
@@ -112,7 +101,9 @@ def _partitions(name: str, number: int) -> str:
 
 def _select(group: FileGroup, number: int, name: str, handed: HandOver) -> str:
     paths = ", ".join(quoted_text(path) for path in group.paths)
-    columns = ", ".join(_column(source) for source in group.sources)
+    columns = ", ".join(
+        f"{column_of(source, _WORDS)} AS {quoted(source.field.name)}" for source in group.sources
+    )
     if group.partitions is not None:
         # A hash join over a few thousand paths, which include the path of every row.
         read = (
@@ -130,51 +121,7 @@ def _select(group: FileGroup, number: int, name: str, handed: HandOver) -> str:
     if not group.filtered or handed.condition is None:
         return read
     wanted = ", ".join(quoted(name) for name in handed.schema.names)
-    return f"SELECT {wanted} FROM ({read}) WHERE {_condition(handed.condition.root)}"
-
-
-def _column(source: Source) -> str:
-    name, type_ = source.field.name, source.field.type
-    if source.by_file is not None:
-        return f"{quoted(source.by_file)} AS {quoted(name)}"
-    if source.stored is None:
-        return f"{_literal(source.constant, type_)} AS {quoted(name)}"
-    stored = quoted(source.stored.name)
-    return f"{f'CAST({stored} AS {_type(type_)})' if source.is_cast else stored} AS {quoted(name)}"
-
-
-# --- conditions -----------------------------------------------------------------
-
-
-def _condition(node: BoundNode) -> str:
-    """A portable condition as SQL (see `conditions.is_portable`)."""
-    if isinstance(node, (BoundAnd, BoundOr)):
-        word = " AND " if isinstance(node, BoundAnd) else " OR "
-        return f"({word.join(_condition(term) for term in node.terms)})"
-    if isinstance(node, BoundNot):
-        return f"(NOT {_condition(node.term)})"
-    if isinstance(node, BoundConstant):
-        return _literal(node.value, pa.bool_())
-    if isinstance(node, BoundIsNull):
-        return f"({quoted(node.column.path[0])} IS NULL)"
-    if isinstance(node, IfPresent):
-        return f"(CASE WHEN {quoted(node.column.path[0])} IS NOT NULL THEN {node.truth} END)"
-    assert isinstance(node, (BoundCompare, BoundIn, BoundText)), node
-    return _of_value(node)
-
-
-def _of_value(node: BoundCompare | BoundIn | BoundText) -> str:
-    type_ = node.column.type
-    column = _compared(node.column)
-    if isinstance(node, BoundText):
-        function = {"prefix": "starts_with", "suffix": "ends_with", "contains": "contains"}
-        return f"{function[node.form]}({column}, {quoted_text(node.text.decode())})"
-    if isinstance(node, BoundIn):
-        values = [_literal(from_ordinal(value, type_), type_) for value in node.values]
-        values += ["NULL"] if node.has_null else []
-        return f"({column} IN ({', '.join(values)}))" if values else "FALSE"
-    operator = "IS NOT DISTINCT FROM" if node.op == "<=>" else node.op
-    return f"({column} {operator} {_literal(from_ordinal(node.value, type_), type_)})"
+    return f"SELECT {wanted} FROM ({read}) WHERE {condition(handed.condition.root, _WORDS)}"
 
 
 def _compared(column: BoundColumn) -> str:
@@ -183,7 +130,12 @@ def _compared(column: BoundColumn) -> str:
     return f'{name} COLLATE "binary"' if column.kind == "string" else name
 
 
-# --- values and types -----------------------------------------------------------
+def _is_in(column: str, values: Sequence[PythonValue], type_: pa.DataType, has_null: bool) -> str:
+    listed = [*(_literal(value, type_) for value in values), *["NULL"][: int(has_null)]]
+    return f"({column} IN ({', '.join(listed)}))" if listed else "FALSE"
+
+
+_TEXT = {"prefix": "starts_with", "suffix": "ends_with", "contains": "contains"}
 
 
 def _literal(value: PythonValue | None, type_: pa.DataType) -> str:
@@ -204,3 +156,18 @@ def _type(type_: pa.DataType) -> str:
         return f"{_type(below[0].type)}[]"
     assert pa.types.is_struct(type_), type_
     return f"STRUCT({', '.join(f'{quoted(child.name)} {_type(child.type)}' for child in below)})"
+
+
+_WORDS = Words(
+    column=quoted,
+    literal=_literal,
+    cast=lambda column, type_: f"CAST({column} AS {_type(type_)})",
+    if_present=lambda column, truth: f"(CASE WHEN {column} IS NOT NULL THEN {truth} END)",
+    same=lambda column, value: f"({column} IS NOT DISTINCT FROM {value})",
+    is_in=_is_in,
+    text=lambda form, column, text: f"{_TEXT[form]}({column}, {quoted_text(text)})",
+    is_null=lambda column: f"({column} IS NULL)",
+    negated=lambda term: f"(NOT {term})",
+    compared=_compared,
+    combined=lambda name: lambda left, right: f"({left} {name} {right})",
+)

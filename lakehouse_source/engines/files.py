@@ -30,20 +30,17 @@ from lakehouse_source.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakehouse_source.language import (
-    BoundAnd,
-    BoundColumns,
+from lakehouse_source.language.bounds.bound import (
     BoundConstant,
-    BoundExpression,
     BoundIn,
     BoundIsNull,
+    BoundLeaf,
     BoundLike,
     BoundNode,
-    BoundNot,
-    BoundOr,
     BoundPredicate,
     BoundText,
     IfPresent,
+    parts,
 )
 from lakehouse_source.model import ColumnBounds, ScanTask
 from lakehouse_source.parquet.checked_footer import open_footer
@@ -100,38 +97,32 @@ _PORTABLE = ("bool", "int", "string", "date", "timestamp", "decimal")
 LARGEST_CONDITION = 200
 
 
-def size(node: BoundNode) -> int:
-    """The number of nodes of a condition."""
-    if isinstance(node, (BoundAnd, BoundOr)):
-        return 1 + sum(size(term) for term in node.terms)
-    return 1
-
-
 def is_portable(node: BoundNode) -> bool:
-    """Tell whether a condition means the same in every engine.
+    """Tell whether a condition is short and means the same in every engine.
 
     These do not: floats, because NaN and zeros differ; LIKE, because patterns differ; binaries;
     nested columns; and expressions. Temporal values have to be in the years that Python knows,
     because literals are made from Python's values.
     """
-    if isinstance(node, (BoundAnd, BoundOr)):
-        return all(is_portable(term) for term in node.terms)
-    if isinstance(node, BoundNot):
-        return is_portable(node.term)
-    if isinstance(node, BoundConstant):
+    found = list(parts(node))
+    return len(found) <= LARGEST_CONDITION and all(map(_is_portable, found))
+
+
+def _is_portable(part: BoundNode) -> bool:
+    if isinstance(part, BoundConstant):
         return True
-    if isinstance(node, (BoundExpression, BoundColumns, BoundLike)):
+    if not isinstance(part, BoundLeaf) or isinstance(part, BoundLike):
         return False
-    column = node.column
+    column = part.column
     if len(column.path) > 1:
         return False
-    if isinstance(node, (BoundIsNull, IfPresent)):
+    if isinstance(part, (BoundIsNull, IfPresent)):
         return column.kind in (*_PORTABLE, "float", "binary")
     if column.kind not in _PORTABLE:
         return False
-    if isinstance(node, BoundText):
-        return column.kind == "string" and _is_text(node.text)
-    values = node.values if isinstance(node, BoundIn) else (node.value,)
+    if isinstance(part, BoundText):
+        return column.kind == "string" and _is_text(part.text)
+    values = part.values if isinstance(part, BoundIn) else (part.value,)
     return all(is_literal(from_ordinal(value, column.type), column.type) for value in values)
 
 
@@ -350,9 +341,7 @@ class _Division:
         }
         self._floats = needed_bounds(spec.schema, names)
         condition = None if spec.predicate is None else spec.predicate.root
-        self._portable = condition is None or (
-            size(condition) <= LARGEST_CONDITION and is_portable(condition)
-        )
+        self._portable = condition is None or is_portable(condition)
         self._reads_places = any(map(is_metadata, self._fields))
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
         self._literal_partitions: dict[tuple[str | None, ...], bool] = {}

@@ -33,7 +33,7 @@ ENGINE = Engine(_is_path, _POSITION, "Polars", pa.types.is_decimal256)
 
 def to_polars(handed: HandOver) -> Any:
     """A LazyFrame over the files, and over the rows that plake read."""
-    frames = [frame(group, handed, _WORDS) for group in handed.groups]
+    frames = [frame(group, _read(group), handed, _WORDS) for group in handed.groups]
     if handed.rows.num_rows or not frames:
         frames.append(pl.DataFrame(handed.rows).lazy())
     return frames[0] if len(frames) == 1 else pl.concat(frames, how="vertical")
@@ -89,7 +89,6 @@ def _is_in(column: Any, values: Sequence[PythonValue], type_: pa.DataType, has_n
 
 
 _WORDS = Words(
-    read=_read,
     column=_column,
     literal=_literal,
     cast=lambda column, type_: column.cast(_type(type_)),

@@ -20,23 +20,7 @@ bytes. An Arrow expression keeps the meaning that Arrow gives it.
 """
 
 from lakehouse_source.language.bind import Scope
-from lakehouse_source.language.bounds.bound import (
-    BoundAnd,
-    BoundColumn,
-    BoundColumns,
-    BoundCompare,
-    BoundConstant,
-    BoundExpression,
-    BoundIn,
-    BoundIsNull,
-    BoundLike,
-    BoundNode,
-    BoundNot,
-    BoundOr,
-    BoundPredicate,
-    BoundText,
-    IfPresent,
-)
+from lakehouse_source.language.bounds.bound import BoundColumn, BoundPredicate
 from lakehouse_source.language.expression import (
     BoundValue,
     Expression,
@@ -64,10 +48,8 @@ from lakehouse_source.language.predicate_set import NotUsed, PredicateSet, for_p
 from lakehouse_source.language.values import Literal, Timestamp
 
 __all__ = [
-    "BoundAnd", "BoundColumn", "BoundColumns", "BoundCompare", "BoundConstant", "BoundExpression",
-    "BoundIn", "BoundIsNull", "BoundLike", "BoundNode", "BoundNot", "BoundOr", "BoundPredicate",
-    "BoundText", "BoundValue", "Equality", "Expression", "IfPresent", "Literal", "Name", "Node",
-    "NotUsed", "PredicateSet", "Scope", "Timestamp", "all_of", "any_of", "assign", "compare",
-    "conjuncts", "constant", "equality", "for_pruning", "is_in", "is_null", "like", "mask",
-    "matches", "negated", "only_of", "require_assignable", "require_condition",
+    "BoundColumn", "BoundPredicate", "BoundValue", "Equality", "Expression", "Literal", "Name",
+    "Node", "NotUsed", "PredicateSet", "Scope", "Timestamp", "all_of", "any_of", "assign",
+    "compare", "conjuncts", "constant", "equality", "for_pruning", "is_in", "is_null", "like",
+    "mask", "matches", "negated", "only_of", "require_assignable", "require_condition",
 ]  # fmt: skip

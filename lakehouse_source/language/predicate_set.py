@@ -26,9 +26,9 @@ from lakehouse_source.language.bounds.bound import (
     BoundColumns,
     BoundConstant,
     BoundExpression,
+    BoundJoined,
     BoundNode,
     BoundNot,
-    BoundOr,
     BoundPredicate,
     Meaning,
     conjunction,
@@ -260,7 +260,7 @@ class _Binder:
 
     def _of_columns(self, bound: BoundNode) -> BoundNode:
         """What a condition says about columns, in place of the parts that rows decide."""
-        if isinstance(bound, (BoundAnd, BoundOr)):
+        if isinstance(bound, BoundJoined):
             parts = [self._of_columns(term) for term in bound.terms]
             return conjunction(parts) if isinstance(bound, BoundAnd) else disjunction(parts)
         if isinstance(bound, BoundExpression):

@@ -26,11 +26,10 @@ from lakehouse_source.language.bounds.bound import (
     BoundExpression,
     BoundIn,
     BoundIsNull,
+    BoundJoined,
     BoundLeaf,
-    BoundLike,
     BoundNode,
     BoundNot,
-    BoundOr,
     BoundPredicate,
     BoundText,
     IfPresent,
@@ -45,6 +44,7 @@ from lakehouse_source.schema.ordinal import to_scalar
 # Arrays, chunked arrays and scalars: the kernels take all of them.
 Values: TypeAlias = Any
 
+_TEXT = {"prefix": pc.starts_with, "suffix": pc.ends_with, "contains": pc.match_substring}
 # An IN of at most this many values compares with each value.
 _FEW_VALUES = 4
 
@@ -132,7 +132,7 @@ class _Builder:
         self._column_of = column_of
 
     def build(self, node: BoundNode) -> Values:
-        if isinstance(node, (BoundAnd, BoundOr)):
+        if isinstance(node, BoundJoined):
             combine = pc.and_kleene if isinstance(node, BoundAnd) else pc.or_kleene
             return _balanced(combine, [self.build(term) for term in node.terms])
         if isinstance(node, BoundNot):
@@ -158,8 +158,8 @@ class _Builder:
         if isinstance(node, BoundIn):
             return self._in(node, column)
         if isinstance(node, BoundText):
-            return self._text(node, column)
-        return self._like(node, column)
+            return _TEXT[node.form](column, pattern=node.text)
+        return matching_like(column, node.pieces)
 
     def _comparable(self, column: BoundColumn) -> Values:
         """The column in a type that the kernels compare."""
@@ -196,17 +196,6 @@ class _Builder:
         if node.has_null:
             return pc.if_else(pc.and_kleene(pc.is_valid(column), found), _truth(True), missed)
         return pc.if_else(pc.is_valid(column), found, _truth(None))
-
-    def _text(self, node: BoundText, column: Values) -> Values:
-        kernel = {
-            "prefix": pc.starts_with,
-            "suffix": pc.ends_with,
-            "contains": pc.match_substring,
-        }[node.form]
-        return kernel(column, pattern=node.text)
-
-    def _like(self, node: BoundLike, column: Values) -> Values:
-        return matching_like(column, node.pieces)
 
 
 def _values_near(node: BoundIn, column: Values) -> tuple[Ordinal, ...]:

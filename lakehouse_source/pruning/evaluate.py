@@ -39,6 +39,7 @@ from lakehouse_source.language.bounds.bound import (
     conjunction,
     disjunction,
     negation,
+    parts,
 )
 from lakehouse_source.language.functions.text import matches
 from lakehouse_source.model import ColumnBounds, Ordinal
@@ -405,12 +406,7 @@ def absent_value(node: BoundCompare, absent: Absent) -> bool:
 
 def asks_for_values(node: BoundNode) -> bool:
     """Tell whether bloom filters can decide any part of a condition."""
-    if isinstance(node, (BoundAnd, BoundOr)):
-        return any(asks_for_values(term) for term in node.terms)
-    if isinstance(node, BoundNot):
-        return asks_for_values(node.term)
-    if isinstance(node, BoundExpression):
-        return asks_for_values(node.implied)
-    if isinstance(node, BoundCompare):
-        return node.op in ("=", "<=>")
-    return isinstance(node, BoundIn)
+    return any(
+        isinstance(part, BoundIn) or (isinstance(part, BoundCompare) and part.op in ("=", "<=>"))
+        for part in parts(node)
+    )

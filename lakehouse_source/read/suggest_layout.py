@@ -19,14 +19,8 @@ import pyarrow.compute as pc
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
-from lakehouse_source.language import (
-    BoundAnd,
-    BoundCompare,
-    BoundIn,
-    BoundNode,
-    BoundPredicate,
-    PredicateSet,
-)
+from lakehouse_source.language import BoundPredicate, PredicateSet
+from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn, BoundNode
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.layout import MOST_COLUMNS, Curve, sorted_places
 from lakehouse_source.model import ColumnBounds, RowGroupMetadata

@@ -12,16 +12,6 @@ import pytest
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.language import (
-    BoundAnd,
-    BoundCompare,
-    BoundConstant,
-    BoundIn,
-    BoundIsNull,
-    BoundLike,
-    BoundNot,
-    BoundOr,
-    BoundText,
-    IfPresent,
     Name,
     PredicateSet,
     Timestamp,
@@ -34,6 +24,18 @@ from lakehouse_source.language import (
     like,
     matches,
     negated,
+)
+from lakehouse_source.language.bounds.bound import (
+    BoundAnd,
+    BoundCompare,
+    BoundConstant,
+    BoundIn,
+    BoundIsNull,
+    BoundLike,
+    BoundNot,
+    BoundOr,
+    BoundText,
+    IfPresent,
 )
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.merge import initial

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language import BoundExpression, BoundPredicate, IfPresent, PredicateSet
+from lakehouse_source.language import BoundPredicate, PredicateSet
+from lakehouse_source.language.bounds.bound import BoundExpression, IfPresent
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import RowGroupMetadata
 from lakehouse_source.pruning.bounds import decode_row_group, encode_row_group, file_bounds

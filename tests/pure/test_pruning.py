@@ -8,7 +8,8 @@ import math
 import pyarrow as pa
 import pytest
 
-from lakehouse_source.language import BoundConstant, IfPresent, PredicateSet
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.language.bounds.bound import BoundConstant, IfPresent
 from lakehouse_source.model import ColumnBounds
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.evaluate import (

@@ -158,17 +158,18 @@ class BoundNot:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundAnd:
-    """At least two terms."""
+class BoundJoined:
+    """At least two terms, joined by AND or by OR."""
 
     terms: tuple[BoundNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BoundOr:
-    """At least two terms."""
+class BoundAnd(BoundJoined):
+    __slots__ = ()
 
-    terms: tuple[BoundNode, ...]
+
+class BoundOr(BoundJoined):
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,23 +240,31 @@ class BoundPredicate:
         return _never(self.root)
 
 
-def _columns(node: BoundNode) -> Iterator[BoundColumn]:
-    if isinstance(node, (BoundAnd, BoundOr)):
+def parts(node: BoundNode) -> Iterator[BoundNode]:
+    """The parts that join no others, in order, each expression before what it implies."""
+    if isinstance(node, BoundJoined):
         for term in node.terms:
-            yield from _columns(term)
+            yield from parts(term)
     elif isinstance(node, BoundNot):
-        yield from _columns(node.term)
-    elif isinstance(node, BoundExpression):
-        yield from node.columns
-        yield from _columns(node.implied)
-    elif isinstance(node, BoundColumns):
-        yield from (node.left, node.right)
-    elif not isinstance(node, BoundConstant):
-        yield node.column
+        yield from parts(node.term)
+    else:
+        yield node
+        if isinstance(node, BoundExpression):
+            yield from parts(node.implied)
+
+
+def _columns(node: BoundNode) -> Iterator[BoundColumn]:
+    for part in parts(node):
+        if isinstance(part, BoundExpression):
+            yield from part.columns
+        elif isinstance(part, BoundColumns):
+            yield from (part.left, part.right)
+        elif isinstance(part, BoundLeaf):
+            yield part.column
 
 
 def _unused(node: BoundNode) -> Iterator[str]:
-    if isinstance(node, (BoundAnd, BoundOr)):
+    if isinstance(node, BoundJoined):
         for term in node.terms:
             yield from _unused(term)
     elif isinstance(node, BoundNot) and isinstance(node.term, BoundExpression):
@@ -296,11 +305,7 @@ def _gather(
 ) -> BoundNode:
     flat: dict[BoundNode, None] = {}
     for term in terms:
-        for part in (
-            term.terms
-            if isinstance(term, (BoundAnd, BoundOr)) and isinstance(term, kind)
-            else (term,)
-        ):
+        for part in term.terms if isinstance(term, kind) else (term,):
             if part == absorbing:
                 return absorbing
             if part != neutral:
@@ -341,7 +346,7 @@ _FORMS = {"prefix": "startswith", "suffix": "endswith", "contains": "contains"}
 
 def render_bound(node: BoundNode) -> str:
     """The condition as text. Long ones are cut."""
-    if isinstance(node, (BoundAnd, BoundOr)):
+    if isinstance(node, BoundJoined):
         terms = [_inside(term, node) for term in node.terms[:_MOST_TERMS]]
         terms += ["…"] if len(node.terms) > _MOST_TERMS else []
         return (" AND " if isinstance(node, BoundAnd) else " OR ").join(terms)
@@ -374,7 +379,7 @@ def render_bound(node: BoundNode) -> str:
 
 
 def _inside(node: BoundNode, above: BoundNode) -> str:
-    mixed = isinstance(node, (BoundAnd, BoundOr)) and type(node) is not type(above)
+    mixed = isinstance(node, BoundJoined) and type(node) is not type(above)
     return f"({render_bound(node)})" if mixed else render_bound(node)
 
 

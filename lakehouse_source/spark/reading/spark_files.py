@@ -23,15 +23,16 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import PlakeError
-from lakehouse_source.language import (
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.language.bounds.bound import (
     BoundAnd,
     BoundColumn,
     BoundCompare,
     BoundIn,
+    BoundJoined,
     BoundNode,
     BoundOr,
     BoundPredicate,
-    PredicateSet,
 )
 from lakehouse_source.model import ColumnBounds, Ordinal, ScanTask
 from lakehouse_source.parquet.names import is_foreign, own_name
@@ -510,7 +511,7 @@ def _row_groups(
 
 def has_points(node: BoundNode) -> bool:
     """Tell whether a condition names single values of a column whose values can be counted."""
-    if isinstance(node, (BoundAnd, BoundOr)):
+    if isinstance(node, BoundJoined):
         return any(map(has_points, node.terms))
     if isinstance(node, BoundCompare):
         return node.op in ("=", "<=>") and isinstance(node.value, int)
