@@ -21,8 +21,8 @@ CHOSEN = {
     "index_columns": NAMES,
     "sort_by": NAMES,
     "bloom_filter_columns": NAMES,
-    "target_file_size_bytes": st.integers(min_value=1),
-    "row_group_rows": st.integers(min_value=1),
+    "target_file_size_bytes": st.integers(1, 2**63 - 1),
+    "row_group_rows": st.integers(1, 2**63 - 1),
     "compression": st.text(),
     "promote_to_string": st.booleans(),
 }
