@@ -47,9 +47,18 @@ error redacts the URL first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # only in Python 3.11 and later
+
+    def dataclass_transform(**_rules: bool) -> Callable[[type], type]:
+        return lambda kind: kind
+
 
 # Roles of `catalog/backends/postgres/roles.sql`, from the least to the most, and what each may do.
 CATALOG_ROLES = {
@@ -97,11 +106,12 @@ def _shown(reason: str) -> str:
     return reason if len(reason) <= _LONGEST_SHOWN else f"{reason[:half]} … {reason[-half:]}"
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class PlakeError(Exception):
     """Root of all errors of this package.
 
-    A subclass names its fields, which its constructor takes as keywords, and the message that
-    shows them.
+    A subclass names its fields, which its constructor takes as keywords, and the template of the
+    message that shows them. Its code is made of its name.
 
     `retryable`: the cause passes by itself (a deadlock, a lost connection), nothing was
     committed, and the same work may succeed when it is done again at once. False where
@@ -118,15 +128,20 @@ class PlakeError(Exception):
     """
 
     code: ClassVar[str] = "PLAKE_ERROR"
+    template: ClassVar[str] = ""
     retryable: bool = False
     later: str = ""
     outcome_unknown: bool = False
+
+    def __init_subclass__(cls) -> None:
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+        cls.code = "PLAKE" + re.sub("[A-Z]", r"_\g<0>", cls.__name__.removesuffix("Error")).upper()
 
     def __post_init__(self) -> None:
         self.args = (self._message(),)
 
     def _message(self) -> str:
-        raise NotImplementedError
+        return self.template.format_map(self.facts)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -137,7 +152,6 @@ class PlakeError(Exception):
         return (_rebuild, (type(self), self.facts))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class InvalidOptionError(PlakeError):
     """An option or argument that is unknown or cannot have the value given.
 
@@ -146,7 +160,6 @@ class InvalidOptionError(PlakeError):
     lakehouse_source.errors.InvalidOptionError: option 'mode' (given: 'add'): is not a way ...
     """
 
-    code = "PLAKE_INVALID_OPTION"
     option: str
     value: Any = None
     reason: str
@@ -162,7 +175,6 @@ class InvalidOptionError(PlakeError):
         return f"option {self.option!r}{given}: {self.reason}{known}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class InvalidPredicateError(PlakeError):
     """A condition that cannot be parsed, or that does not fit the schema.
 
@@ -175,7 +187,6 @@ class InvalidPredicateError(PlakeError):
     ('month = = 3', 8)
     """
 
-    code = "PLAKE_INVALID_PREDICATE"
     reason: str
     text: str | None = None
     position: int | None = None
@@ -184,7 +195,6 @@ class InvalidPredicateError(PlakeError):
         return f"invalid predicate: {_shown(self.reason)}{_where(self.text, self.position)}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class InvalidExpressionError(PlakeError):
     """An expression that cannot be parsed, does not fit the schema, or fails on a row's values.
 
@@ -198,7 +208,6 @@ class InvalidExpressionError(PlakeError):
     'miles DIV (month - 1)'
     """
 
-    code = "PLAKE_INVALID_EXPRESSION"
     reason: str
     text: str | None = None
     position: int | None = None
@@ -207,7 +216,6 @@ class InvalidExpressionError(PlakeError):
         return f"invalid expression: {_shown(self.reason)}{_where(self.text, self.position)}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class AmbiguousMergeError(PlakeError):
     """A row of a MERGE's target that several rows of the source match; nothing was changed.
 
@@ -221,17 +229,14 @@ class AmbiguousMergeError(PlakeError):
     'month = 2'
     """
 
-    code = "PLAKE_AMBIGUOUS_MERGE"
     key: str
 
-    def _message(self) -> str:
-        return (
-            f"the row of the target with {self.key} matches several rows of the source. Make the "
-            "rows of the source unique, or make the condition narrower."
-        )
+    template = (
+        "the row of the target with {key} matches several rows of the source. Make the "
+        "rows of the source unique, or make the condition narrower."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class SchemaMismatchError(PlakeError):
     """Data that does not fit the dataset's schema, or a schema change that cannot be made.
 
@@ -245,7 +250,6 @@ class SchemaMismatchError(PlakeError):
     ('month', DataType(int64), DataType(string))
     """
 
-    code = "PLAKE_SCHEMA_MISMATCH"
     column: str
     expected: Any = None
     got: Any = None
@@ -265,7 +269,6 @@ class SchemaMismatchError(PlakeError):
         return f"column {self.column!r}{of} {self.reason}. {self.hint}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class IcebergUnsupportedError(PlakeError):
     """A dataset that readers of Iceberg would read wrongly, or not at all: it is not shown to them.
 
@@ -279,7 +282,6 @@ class IcebergUnsupportedError(PlakeError):
     lakehouse_source.errors.IcebergUnsupportedError: column 'took' of ... has type duration[s], ...
     """
 
-    code = "PLAKE_ICEBERG_UNSUPPORTED"
     dataset: str
     column: str | None = None
     reason: str
@@ -290,7 +292,6 @@ class IcebergUnsupportedError(PlakeError):
         return f"{column}{self.dataset} {self.reason}. {self.hint}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class DatasetNotFoundError(PlakeError):
     """There is no dataset at `dataset` in `catalog` (both redacted strings).
 
@@ -301,7 +302,6 @@ class DatasetNotFoundError(PlakeError):
     lakehouse_source.errors.DatasetNotFoundError: no dataset at file:///data/nothing in catalog ...
     """
 
-    code = "PLAKE_DATASET_NOT_FOUND"
     dataset: str
     catalog: str
     name: str | None = None
@@ -322,7 +322,6 @@ class DatasetNotFoundError(PlakeError):
         )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class DatasetExistsError(PlakeError):
     """A dataset was to be created and exists already; `dataset` is its URI or its name.
 
@@ -331,7 +330,6 @@ class DatasetExistsError(PlakeError):
     lakehouse_source.errors.DatasetExistsError: dataset file:///data/flights exists already. ...
     """
 
-    code = "PLAKE_DATASET_EXISTS"
     dataset: str
     hint: str | None = None
 
@@ -340,7 +338,6 @@ class DatasetExistsError(PlakeError):
         return f"dataset {self.dataset} exists already. {hint}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class ForeignFolderError(PlakeError):
     """The folder of a dataset belongs to another catalog, or has data that no dataset here has.
 
@@ -351,15 +348,12 @@ class ForeignFolderError(PlakeError):
     lakehouse_source.errors.ForeignFolderError: file:///data/flights is not this catalog's: ...
     """
 
-    code = "PLAKE_FOREIGN_FOLDER"
     folder: str
     reason: str
 
-    def _message(self) -> str:
-        return f"{self.folder} is not this catalog's: {self.reason}."
+    template = "{folder} is not this catalog's: {reason}."
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class VersionNotFoundError(PlakeError):
     """A version or timestamp outside of what can be read.
 
@@ -374,7 +368,6 @@ class VersionNotFoundError(PlakeError):
     lakehouse_source.errors.VersionNotFoundError: file:///data/flights has no version 7: it has ...
     """
 
-    code = "PLAKE_VERSION_NOT_FOUND"
     dataset: str
     requested: str
     first: int
@@ -401,7 +394,6 @@ class VersionNotFoundError(PlakeError):
         return f"{text}."
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class NamespaceNotFoundError(PlakeError):
     """There is no namespace `namespace` in `catalog` (a redacted URL).
 
@@ -410,18 +402,15 @@ class NamespaceNotFoundError(PlakeError):
     lakehouse_source.errors.NamespaceNotFoundError: no namespace 'sales' in catalog ...
     """
 
-    code = "PLAKE_NAMESPACE_NOT_FOUND"
     namespace: str
     catalog: str
 
-    def _message(self) -> str:
-        return (
-            f"no namespace {self.namespace!r} in catalog {self.catalog}. Create it first: "
-            "catalog.create_namespace(name), or CREATE NAMESPACE in Spark."
-        )
+    template = (
+        "no namespace {namespace!r} in catalog {catalog}. Create it first: "
+        "catalog.create_namespace(name), or CREATE NAMESPACE in Spark."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class NamespaceExistsError(PlakeError):
     """A namespace was to be created and exists already.
 
@@ -430,17 +419,14 @@ class NamespaceExistsError(PlakeError):
     lakehouse_source.errors.NamespaceExistsError: namespace 'default' exists already. ...
     """
 
-    code = "PLAKE_NAMESPACE_EXISTS"
     namespace: str
 
-    def _message(self) -> str:
-        return (
-            f"namespace {self.namespace!r} exists already. Pass exist_ok=True, or IF NOT EXISTS "
-            "in Spark, where that is no error."
-        )
+    template = (
+        "namespace {namespace!r} exists already. Pass exist_ok=True, or IF NOT EXISTS "
+        "in Spark, where that is no error."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class NamespaceNotEmptyError(PlakeError):
     """A namespace was to be dropped and `datasets` datasets have a name in it.
 
@@ -451,7 +437,6 @@ class NamespaceNotEmptyError(PlakeError):
     lakehouse_source.errors.NamespaceNotEmptyError: namespace 'sales' has 1 dataset. Drop ...
     """
 
-    code = "PLAKE_NAMESPACE_NOT_EMPTY"
     namespace: str
     datasets: int
 
@@ -462,7 +447,6 @@ class NamespaceNotEmptyError(PlakeError):
         )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class StreamChangeError(PlakeError):
     """A commit in the way of a stream did not only add rows.
 
@@ -476,21 +460,18 @@ class StreamChangeError(PlakeError):
     lakehouse_source.errors.StreamChangeError: version 2 of file:///data/flights did 'delete', ...
     """
 
-    code = "PLAKE_STREAM_CHANGE"
     dataset: str
     version: int
     operation: str
     option: str
 
-    def _message(self) -> str:
-        return (
-            f"version {self.version} of {self.dataset} did {self.operation!r}, and a stream can "
-            f"only show rows that are added. Set the option {self.option} to skip such commits, "
-            "or start a new stream, which begins with the rows as they are now."
-        )
+    template = (
+        "version {version} of {dataset} did {operation!r}, and a stream can "
+        "only show rows that are added. Set the option {option} to skip such commits, "
+        "or start a new stream, which begins with the rows as they are now."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class StreamCheckpointError(PlakeError):
     """The checkpoint of a stream does not belong to the dataset.
 
@@ -498,18 +479,15 @@ class StreamCheckpointError(PlakeError):
     "the checkpoint does not fit file:///data/flights: it is another's. Use the dataset that ..."
     """
 
-    code = "PLAKE_STREAM_CHECKPOINT"
     dataset: str
     reason: str
 
-    def _message(self) -> str:
-        return (
-            f"the checkpoint does not fit {self.dataset}: {self.reason}. Use the dataset that the "
-            "checkpoint was made for, or a new checkpoint location."
-        )
+    template = (
+        "the checkpoint does not fit {dataset}: {reason}. Use the dataset that the "
+        "checkpoint was made for, or a new checkpoint location."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class StreamDataLossError(PlakeError):
     """Versions were expired before a stream read them: files that they added may be deleted.
 
@@ -520,21 +498,18 @@ class StreamDataLossError(PlakeError):
     (3, 7)
     """
 
-    code = "PLAKE_STREAM_DATA_LOSS"
     dataset: str
     version: int
     oldest: int
 
-    def _message(self) -> str:
-        return (
-            f"version {self.version} of {self.dataset} was expired before the stream read all of "
-            f"its rows: the oldest version is {self.oldest}. Set the option failOnDataLoss to "
-            "false to go on with what is left, or start a new stream with a new checkpoint "
-            "location."
-        )
+    template = (
+        "version {version} of {dataset} was expired before the stream read all of "
+        "its rows: the oldest version is {oldest}. Set the option failOnDataLoss to "
+        "false to go on with what is left, or start a new stream with a new checkpoint "
+        "location."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class StreamSchemaError(PlakeError):
     """The schema of the dataset changed while a stream was running.
 
@@ -550,7 +525,6 @@ class StreamSchemaError(PlakeError):
     4
     """
 
-    code = "PLAKE_STREAM_SCHEMA"
     dataset: str
     version: int
     replaced: bool = False
@@ -573,7 +547,6 @@ class StreamSchemaError(PlakeError):
         )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class CommitConflictError(PlakeError):
     """Another commit came first and collides with this one; nothing was committed.
 
@@ -586,7 +559,6 @@ class CommitConflictError(PlakeError):
     lakehouse_source.errors.CommitConflictError: commit to file:///data/flights conflicts: ...
     """
 
-    code = "PLAKE_COMMIT_CONFLICT"
     dataset: str
     base_version: int
     current_version: int
@@ -597,15 +569,13 @@ class CommitConflictError(PlakeError):
     columns: tuple[str, ...] = ()
     rows: int | None = None
 
-    def _message(self) -> str:
-        return (
-            f"commit to {self.dataset} conflicts: {self.reason} (this write is based on version "
-            f"{self.base_version}, the dataset is at {self.current_version}). Nothing was "
-            "committed; read again and retry."
-        )
+    template = (
+        "commit to {dataset} conflicts: {reason} (this write is based on version "
+        "{base_version}, the dataset is at {current_version}). Nothing was "
+        "committed; read again and retry."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class CatalogUnavailableError(PlakeError):
     """The catalog cannot be reached, opened or locked; nothing was committed.
 
@@ -617,7 +587,6 @@ class CatalogUnavailableError(PlakeError):
     lakehouse_source.errors.CatalogUnavailableError: catalog postgresql://nobody@127.0.0.1:1/...
     """
 
-    code = "PLAKE_CATALOG_UNAVAILABLE"
     catalog: str
     reason: str
     retryable: bool = False
@@ -633,7 +602,6 @@ class CatalogUnavailableError(PlakeError):
         return f"catalog {self.catalog} is unavailable: {self.reason}{tried}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class AccessDeniedError(PlakeError):
     """The database of the catalog does not let its login do this; nothing was committed.
 
@@ -644,7 +612,6 @@ class AccessDeniedError(PlakeError):
     catalog c refuses this: permission denied for table files. ...
     """
 
-    code = "PLAKE_ACCESS_DENIED"
     catalog: str
     reason: str
     login: str = ""
@@ -661,7 +628,6 @@ class AccessDeniedError(PlakeError):
         return f"catalog {self.catalog} refuses this: {self.reason}. {who} {has}, and {ask}."
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class CommitUnknownError(PlakeError):
     """The connection was lost after COMMIT was sent and the outcome could not be learned.
 
@@ -673,19 +639,16 @@ class CommitUnknownError(PlakeError):
     (True, False, '0197f3c2')
     """
 
-    code = "PLAKE_COMMIT_UNKNOWN"
     outcome_unknown = True
     dataset: str
     write_id: str
 
-    def _message(self) -> str:
-        return (
-            f"the outcome of the commit {self.write_id} to {self.dataset} is unknown: the catalog "
-            "connection was lost and could not be made again. No file was deleted."
-        )
+    template = (
+        "the outcome of the commit {write_id} to {dataset} is unknown: the catalog "
+        "connection was lost and could not be made again. No file was deleted."
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class CommitAcknowledgementLostError(PlakeError):
     """The connection to the catalog was lost while it was answering COMMIT.
 
@@ -693,19 +656,16 @@ class CommitAcknowledgementLostError(PlakeError):
     themselves, and raise `CommitUnknownError` only where the catalog cannot be asked.
     """
 
-    code = "PLAKE_COMMIT_ACKNOWLEDGEMENT_LOST"
     outcome_unknown = True
     catalog: str
     reason: str
 
-    def _message(self) -> str:
-        return (
-            f"the connection to catalog {self.catalog} was lost during COMMIT, which may have been "
-            f"carried out: {self.reason}"
-        )
+    template = (
+        "the connection to catalog {catalog} was lost during COMMIT, which may have been "
+        "carried out: {reason}"
+    )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class StorageError(PlakeError):
     """A file or folder could not be read, written or deleted.
 
@@ -716,7 +676,6 @@ class StorageError(PlakeError):
     lakehouse_source.errors.StorageError: ...
     """
 
-    code = "PLAKE_STORAGE"
     path: str
     reason: str
     later: str = ""
@@ -725,11 +684,9 @@ class StorageError(PlakeError):
         self.later = self.later or _later(self.reason)
         super().__post_init__()
 
-    def _message(self) -> str:
-        return f"{self.path}: {self.reason}"
+    template = "{path}: {reason}"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class ErasureIncompleteError(PlakeError):
     """Erased rows are gone from every version, and bytes of them are left: erase them again.
 
@@ -740,7 +697,6 @@ class ErasureIncompleteError(PlakeError):
     ('a.parquet',)
     """
 
-    code = "PLAKE_ERASURE_INCOMPLETE"
     dataset: str
     left: tuple[str, ...]
 
@@ -752,7 +708,6 @@ class ErasureIncompleteError(PlakeError):
         )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class CorruptDatasetError(PlakeError):
     """A file or a catalog row contradicts what was committed.
 
@@ -763,9 +718,7 @@ class CorruptDatasetError(PlakeError):
     lakehouse_source.errors.CorruptDatasetError: ... is not what was committed: ...
     """
 
-    code = "PLAKE_CORRUPT_DATASET"
     path: str
     reason: str
 
-    def _message(self) -> str:
-        return f"{self.path} is not what was committed: {self.reason}"
+    template = "{path} is not what was committed: {reason}"
