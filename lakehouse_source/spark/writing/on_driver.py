@@ -12,7 +12,6 @@ from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.row_changes import RowChanges
-from lakehouse_source.write.layout import compact_after
 
 __all__ = ["abort", "address_of", "begin", "commit_in"]
 
@@ -29,4 +28,9 @@ def commit_in(
     changes: RowChanges | None = None,
 ) -> None:
     """Commit a write, and compact its dataset if that is due."""
-    compact_after(catalog, staged, commit(catalog, staged, files, changes))
+    result = commit(catalog, staged, files, changes)
+    if staged.compact_min_files is not None:
+        # Imported here: a worker that commits starts anew each time, and seldom compacts.
+        from lakehouse_source.write.layout import compact_after
+
+        compact_after(catalog, staged, result)
