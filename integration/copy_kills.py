@@ -77,8 +77,11 @@ def driver(job: dict[str, Any]) -> None:
     """Run the queries: until they are killed, or until they have read everything."""
     from pyspark.sql import SparkSession
 
+    import lakehouse_source as lake
+
     spark = (
-        SparkSession.builder.master("local[4]")
+        lake.spark.configure(SparkSession.builder)
+        .master("local[4]")
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "OFF")
         .config("spark.sql.session.timeZone", "UTC")

@@ -33,7 +33,7 @@ SUITES = [
         "planner_views",
         "batch_reads",
         "row_statements",
-        "change_rows",
+        "plake_table",
         "stream_read",
         "stream_write",
         "reader_choice",

@@ -49,6 +49,9 @@ HISTORY = (
     Column("files_removed", Type.LONG, "files that it took out"),
     Column("rows_added", Type.LONG, "rows that it added"),
     Column("rows_removed", Type.LONG, "rows that it took out"),
+    Column("rows_updated", Type.LONG),
+    Column("rows_deleted", Type.LONG),
+    Column("rows_inserted", Type.LONG),
     Column("live_rows", Type.LONG, "rows of the version"),
     Column("committed_by", Type.TEXT, "who committed"),
     Column("committer", Type.MAP),
@@ -83,7 +86,7 @@ CONSUMERS = (
 
 
 _NO_COUNTS = dict.fromkeys(
-    ("files_added", "files_removed", "rows_added", "rows_removed", "live_rows")
+    column.name for column in HISTORY if column.name.startswith(("files_", "rows_", "live_"))
 )
 
 

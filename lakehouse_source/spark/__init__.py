@@ -1,4 +1,4 @@
-"""Door. plake for Spark: `write`, `convert`, `open`, and the planner extension.
+"""Door. plake for Spark: `PlakeTable`, `write`, `convert`, and the planner extension.
 
 `configure` and `enable` load the extension; `status` tells which parts of it work. Spark finds the
 data source itself, through the module `pyspark_plake`. Importing this package does not import
@@ -21,16 +21,24 @@ if TYPE_CHECKING:
     from lakehouse_source.spark.session.configure import configure, enable, is_enabled, planner_jar
     from lakehouse_source.spark.session.planner_status import PartStatus, PlannerStatus, status
     from lakehouse_source.spark.tables.convert_folder import convert
-    from lakehouse_source.spark.writing.change_rows import SparkTable, open
+    from lakehouse_source.spark.tables.plake_table import PlakeTable, open
+    from lakehouse_source.spark.tables.table_builder import (
+        IdentityGenerator,
+        PlakeOptimizeBuilder,
+        PlakeTableBuilder,
+    )
     from lakehouse_source.spark.writing.clustered_write import write
     from lakehouse_source.spark.writing.last_commit import last_commit
-    from lakehouse_source.spark.writing.merge_rows import SparkMerge
+    from lakehouse_source.spark.writing.statements import PlakeMergeBuilder
 
 __all__ = [
+    "IdentityGenerator",
     "PartStatus",
+    "PlakeMergeBuilder",
+    "PlakeOptimizeBuilder",
+    "PlakeTable",
+    "PlakeTableBuilder",
     "PlannerStatus",
-    "SparkMerge",
-    "SparkTable",
     "configure",
     "convert",
     "enable",
@@ -48,10 +56,12 @@ _LATER = {
     **dict.fromkeys(("PartStatus", "PlannerStatus", "status"), "session.planner_status"),
     "write": "writing.clustered_write",
     "convert": "tables.convert_folder",
-    "open": "writing.change_rows",
+    **dict.fromkeys(("PlakeTable", "open"), "tables.plake_table"),
+    **dict.fromkeys(
+        ("IdentityGenerator", "PlakeOptimizeBuilder", "PlakeTableBuilder"), "tables.table_builder"
+    ),
+    "PlakeMergeBuilder": "writing.statements",
     "last_commit": "writing.last_commit",
-    "SparkTable": "writing.change_rows",
-    "SparkMerge": "writing.merge_rows",
 }
 
 

@@ -45,7 +45,8 @@ IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTI
 WITH_METHODS = (
     *(lake.Dataset, lake.DatasetCatalog, lake.Scan, lake.Changes, lake.Transaction, SchemaUpdate),
     *(Inspection, Drawable),
-    *(lake.spark.SparkTable, lake.spark.SparkMerge),
+    *(lake.spark.PlakeTable, lake.spark.PlakeMergeBuilder),
+    *(lake.spark.PlakeTableBuilder, lake.spark.PlakeOptimizeBuilder),
 )
 
 

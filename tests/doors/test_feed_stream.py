@@ -315,7 +315,7 @@ def test_conditions_and_columns_are_those_of_a_feed(uri: str) -> None:
 
 @pytest.mark.long
 def test_a_copy_is_kept_equal_by_a_stream_of_changes_and_merge(
-    spark: SparkSession, tmp_path: Path
+    spark_planner: SparkSession, tmp_path: Path
 ) -> None:
     """What the page says, by path; each run reads what came since the one before."""
     source, copy, log = (str(tmp_path / name) for name in ("source", "copy", "log"))
@@ -341,7 +341,7 @@ def test_a_copy_is_kept_equal_by_a_stream_of_changes_and_merge(
         )
 
     def run() -> None:
-        feed = spark.readStream.format("plake").option("readChangeFeed", "true")
+        feed = spark_planner.readStream.format("plake").option("readChangeFeed", "true")
         frame = feed.load(source)
         to_log = frame.writeStream.format("plake").option("checkpointLocation", f"{log}-state")
         to_log.trigger(availableNow=True).start(log).awaitTermination()

@@ -1,4 +1,4 @@
-"""Names of nested fields: over PyArrow's types and over Spark's the same one is found."""
+"""Names of nested fields: the longest names count, whichever part has the dots."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType, StructField, StructType
 
 from lakehouse_source.errors import InvalidPredicateError
 from lakehouse_source.schema.paths import find_path
-from lakehouse_source.spark.writing import merge_rows
 
 NAMES = ("a", "A", "b", "a.b", "A.b", "b.a", "a.b.a")
 
@@ -34,12 +32,6 @@ def paths(type_: pa.DataType) -> Iterator[tuple[str, ...]]:
         yield from ((field.name, *rest) for rest in paths(field.type))
 
 
-def to_spark(type_: pa.DataType) -> StructType | LongType:
-    if not pa.types.is_struct(type_):
-        return LongType()
-    return StructType([StructField(field.name, to_spark(field.type)) for field in type_])
-
-
 @given(type_=structs(), parts=st.lists(st.sampled_from(NAMES), min_size=1, max_size=3))
 def test_the_longest_names_are_taken_first(type_: pa.DataType, parts: list[str]) -> None:
     """The oracle lists all paths, and takes the one whose first names have the most dots."""
@@ -48,9 +40,6 @@ def test_the_longest_names_are_taken_first(type_: pa.DataType, parts: list[str])
     expected = max(meant, key=lambda path: [one.count(".") for one in path], default=None)
     found = find_path(list(type_), (name,), dotted=True)
     assert (None if found is None else tuple(one.name for one in found)) == expected
-    columns = {field.name: to_spark(field.type) for field in type_}
-    in_spark = merge_rows.find(name, columns)
-    assert (None if in_spark is None else tuple(one.name for one in in_spark)) == expected
 
 
 def test_a_name_that_means_two_fields_is_refused() -> None:

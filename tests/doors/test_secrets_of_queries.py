@@ -120,7 +120,8 @@ SCRIPT = """
     print("evil", tried(lambda: spark.sql("SHOW TABLES IN evil.default").collect()))
     frame = spark.read.format("plake").option("catalog", f"postgresql://u@127.0.0.1:{port}/x")
     print("frame", tried(lambda: frame.load(folder)))
-    print("driver", tried(lambda: lake.spark.open(spark, folder, "env:TEAM_LAKE").history()))
+    history = lambda: lake.spark.open(spark, folder, "env:TEAM_LAKE").history().collect()
+    print("driver", tried(history))
 """
 
 

@@ -664,8 +664,8 @@ def test_a_table_is_opened_by_its_name(
     table = lake.spark.open(spark_catalog, f"{space}.t")
     table.delete("id = 1")
     assert sorted(row.id for row in spark_catalog.table(f"{space}.t").collect()) == [0, 2]
-    assert len(table.history()) == 2
-    with pytest.raises(lake.DatasetNotFoundError):
+    assert table.history().count() == 2
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         lake.spark.open(spark_catalog, f"{space}.none")
 
 

@@ -77,7 +77,7 @@ def table(
     return name, path
 
 
-@pytest.mark.parametrize("door", ["append", "overwrite", "open"])
+@pytest.mark.parametrize("door", ["append", "overwrite"])
 def test_a_write_without_the_extension_refuses_a_setting_that_it_was_not_told(
     spark: SparkSession, tmp_path: Path, door: str
 ) -> None:
@@ -88,10 +88,7 @@ def test_a_write_without_the_extension_refuses_a_setting_that_it_was_not_told(
     pair = {"txnAppId": "job", "txnVersion": 1}
 
     def write(**options: object) -> None:
-        if door == "open":
-            lake.spark.open(spark, path).delete("i = 1")
-        else:
-            rows.write.format("plake").mode(door).options(**options).save(path)
+        rows.write.format("plake").mode(door).options(**options).save(path)
 
     with settings(spark, **pair):
         with pytest.raises(
@@ -99,12 +96,10 @@ def test_a_write_without_the_extension_refuses_a_setting_that_it_was_not_told(
         ):
             write()
         assert lake.open_dataset(path).version == 1
-        if door != "open":
-            write(**pair)
+        write(**pair)
     with settings(spark, isolation="serializable"):
-        if door != "open":
-            write()
-    assert lake.open_dataset(path).version == (1 if door == "open" else 3)
+        write()
+    assert lake.open_dataset(path).version == 3
 
 
 def history(spark: SparkSession, table: str) -> list[tuple[str, str]]:

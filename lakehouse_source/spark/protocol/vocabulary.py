@@ -171,6 +171,18 @@ class Statement:
     ADDED = "added"  # true: every row is new
     CONDITION = "condition"  # conditions, as `Key` tells, of the rows that it may change
     RESCANS = "rescans"  # false: no other rows of plake's datasets are read, as by a subquery
+    ID = "statement"  # by which the history tells a statement from others; null: it has none
+
+
+class Built:
+    """The hint around the source of `DataFrame.mergeInto` in a statement of `spark.PlakeTable`.
+
+    Its one parameter is JSON: these keys, `Statement.ID`, and options of the write.
+    """
+
+    HINT = "plake_statement"
+    COMMAND = "command"  # a value of `Command`
+    ALIAS = "alias"  # the name of the target in conditions; without it, its own
 
 
 class Command:

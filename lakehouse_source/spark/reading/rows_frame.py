@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark.reading.frame_options import ReadRequest, metadata_schema, resolve
 from lakehouse_source.spark.reading.pushdown import read_pushdown
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
-from lakehouse_source.spark.session.options import READ_OPTIONS, MetadataKey, Options
+from lakehouse_source.spark.session.options import READ_OPTIONS, Options
 from lakehouse_source.spark.session.secrets import split_storage_options
 from lakehouse_source.spark.types import spark_schema
 
@@ -69,10 +69,7 @@ class RowsFrame:
         fields = [everything[name] for name in names]
         if request.metadata_columns:
             unused = unused_names(METADATA_COLUMNS, snapshot.schema.names)
-            for column, one in zip(METADATA_COLUMNS, spark_schema(pa.schema(unused)).fields):
-                # Statements of `spark.open` find the columns and the version here.
-                metadata = {MetadataKey.COLUMN: column.name, MetadataKey.VERSION: request.version}
-                fields.append(StructField(one.name, one.dataType, one.nullable, metadata))
+            fields += spark_schema(pa.schema(unused)).fields
         return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -94,21 +94,8 @@ SETTINGS = (
 # For the writes of DELETE, UPDATE and MERGE. `splitSize` is for their scan.
 STATEMENT_OPTIONS = ("path", "branch", "catalog", "splitSize", *SETTINGS)
 PARTITION_MODES = ("static", "dynamic")  # values of `partitionOverwriteMode`
-# Further options for the writes of `lake.spark.open`: what happens to the written rows, a value of
-# `vocabulary.Command`, and the version on which this was decided.
-ROW_CHANGES = "rowChanges"
-BASE_VERSION = "baseVersion"
-OF_ROW_CHANGES = (ROW_CHANGES, BASE_VERSION)
-
 STREAM_READING = "streaming from"
 STREAM_WRITING = "streaming to"
-
-
-class MetadataKey:
-    """Keys in the metadata of the columns that option `metadataColumns` adds to a frame."""
-
-    COLUMN = "plake.column"  # the name of the column in `schema/fields.py`
-    VERSION = "plake.version"  # the version that the frame reads
 
 
 # Spark's own session catalog gives these to the source of a table that it creates.

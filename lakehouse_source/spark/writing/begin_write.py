@@ -24,10 +24,7 @@ from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.spark.protocol.vocabulary import Command, Message, Mode, Row, Statement
 from lakehouse_source.spark.reading.decode_conditions import decode, decode_supported
 from lakehouse_source.spark.session.options import (
-    BASE_VERSION,
-    OF_ROW_CHANGES,
     PARTITION_MODES,
-    ROW_CHANGES,
     STATEMENT_OPTIONS,
     STREAM_WRITE_OPTIONS,
     STREAM_WRITING,
@@ -67,8 +64,8 @@ def batch_writer(
     settings = own.get(Message.SETTINGS)
     every = with_settings(options, settings or {})
     known = None if settings is not None else frozenset(name.lower() for name in every)
-    if Message.STATEMENT in own or ROW_CHANGES.lower() in options:
-        return begin_statement(every, own.get(Message.STATEMENT), schema, Followed(known))
+    if Message.STATEMENT in own:
+        return begin_statement(every, own[Message.STATEMENT], schema, Followed(known))
     plain, storage = split_storage_options(every)
     if settings and (isolation := plain.pop("isolation", None)):
         isolation_of(isolation)  # adding and replacing rows is the same under both
@@ -143,33 +140,15 @@ def _condition(terms: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Predica
     return PredicateSet.of([decode(term, schema) for term in terms])
 
 
-def _requested(given: Options) -> dict[str, Any]:
-    """The statement that options of a write name.
-
-    Raises:
-        InvalidOptionError
-    """
-    command, version = given.text(ROW_CHANGES), given.number(BASE_VERSION)
-    if command not in CHANGES:
-        raise InvalidOptionError(
-            option=ROW_CHANGES, value=command, reason="is no change of rows.", known=CHANGES
-        )
-    if version is None:
-        raise InvalidOptionError(
-            option=BASE_VERSION, reason="is missing: the version on which the change was decided."
-        )
-    return {Statement.COMMAND: command, Statement.VERSION: version}
-
-
 def begin_statement(
     options: Mapping[str, str],
-    sent: Mapping[str, Any] | None,
+    statement: Mapping[str, Any],
     schema: StructType,
     session: Followed,
 ) -> RowChangeWriter:
     """Begin the write of a statement. `schema` has the columns of its rows.
 
-    `sent`: the planner extension's message about the statement; without it, the options are used.
+    `statement`: the planner extension's message about it.
 
     Raises:
         InvalidOptionError: an option is not one of a statement's.
@@ -177,13 +156,17 @@ def begin_statement(
         CommitConflictError: the dataset's schema has changed.
     """
     others, storage = split_storage_options(options)
-    known = STATEMENT_OPTIONS if sent is not None else (*STATEMENT_OPTIONS, *OF_ROW_CHANGES)
-    given = Options(others, known, "changing rows of")
-    statement = _requested(given) if sent is None else sent
+    given = Options(others, STATEMENT_OPTIONS, "changing rows of")
     change = CHANGES[statement[Statement.COMMAND]]
     base_version = statement[Statement.VERSION]
     added = statement.get(Statement.ADDED, False)
-    chosen = commit_options(given, row_change=change, layout=file_options(given))
+    identity = statement.get(Statement.ID)
+    chosen = commit_options(
+        given,
+        row_change=change,
+        layout=file_options(given),
+        committer={} if identity is None else {Statement.ID: identity},
+    )
     isolation = isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
     address = address_in(given, storage)
     with address.open() as catalog:

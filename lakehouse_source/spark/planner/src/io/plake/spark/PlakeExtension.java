@@ -21,6 +21,7 @@ import io.plake.spark.scan.ResponseRows;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
+import io.plake.spark.statements.BuiltStatements;
 import io.plake.spark.statements.OverwriteReads;
 import io.plake.spark.statements.RowStatements;
 import io.plake.spark.statements.RowWrites;
@@ -80,7 +81,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Feature.DECIMALS, List.of("scan.LongDecimals")),
       Map.entry(Feature.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Feature.STATEMENTS, List.of(
-          "statements.RowStatements", "statements.GroupFilters", "statements.StructCasts",
+          "statements.RowStatements", "statements.BuiltStatements", "statements.GroupFilters", "statements.StructCasts",
           "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
@@ -130,6 +131,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           session -> rule(Feature.CATALOG, () -> new StreamReads.Names(session)));
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new ChangesByName(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Feature.STATEMENTS, () -> new BuiltStatements()));
       extensions.injectHintResolutionRule(
           session -> rule(Feature.STATEMENTS, () -> new RowStatements.Wait()));
       TableChanges.injectInto(extensions);

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.types.Metadata;
 
@@ -85,6 +86,14 @@ public final class Envelope {
           + " Python package lakehouse_source. Give Spark the jar of the package:"
           + " lakehouse_source.spark.planner_jar() tells where it is.");
     }
+  }
+
+  /** Texts by name, of a message that Python made. */
+  public static Map<String, String> texts(String json) {
+    Map<String, String> found = new HashMap<>();
+    parsed(json).properties().forEach(
+        member -> found.put(member.getKey(), member.getValue().asText()));
+    return found;
   }
 
   private static JsonNode parsed(String text) {

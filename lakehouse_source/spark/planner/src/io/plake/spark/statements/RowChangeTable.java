@@ -67,7 +67,10 @@ final class RowChangeTable extends PythonTable {
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
-    SealedOptions.put(options, Vocabulary.Message.STATEMENT, statement());
+    options.putAll(target.writeOptions);
+    String id = options.remove(Vocabulary.Statement.ID);
+    SealedOptions.put(
+        options, Vocabulary.Message.STATEMENT, statement().put(Vocabulary.Statement.ID, id));
     Channel.putApplication(options);
     WriteBuilder stock =
         super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));

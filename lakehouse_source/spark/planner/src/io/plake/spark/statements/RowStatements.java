@@ -215,6 +215,9 @@ public final class RowStatements extends Rule<LogicalPlan> {
       return node;
     }
     DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
+    if (node.getTagValue(BuiltStatements.OPTIONS).isDefined()) {
+      ((StatementTable) now.table()).writeOptions = node.getTagValue(BuiltStatements.OPTIONS).get();
+    }
     MovedMetadataColumns places = new MovedMetadataColumns(target, now);
     LogicalPlan done = withTarget(node, now)
         .transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))

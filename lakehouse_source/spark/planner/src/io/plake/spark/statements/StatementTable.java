@@ -31,6 +31,9 @@ class StatementTable extends FrameTable
   /** The version that the statement reads. */
   final long version;
 
+  /** Options of its write that the statement itself names. */
+  Map<String, String> writeOptions = Map.of();
+
   private final boolean evolves;
 
   StatementTable(PythonDataSourceV2 frame, StructType schema, long version) {
