@@ -34,6 +34,7 @@ VERBS = ("verbs/test_dataset.py",)
 ARROW = ("pure/test_predicate_arrow.py",)
 PROMOTION = ("pure/test_promotion.py", "pure/test_schema.py")
 CATALOG = ("edges/test_catalog_sqlite.py",)
+CLONES = ("verbs/test_clone.py", "verbs/test_clone_programs.py")
 POSTGRES = ("edges/test_catalog_postgres.py",)
 CHANGES = ("verbs/test_schema_changes.py",)
 LAYOUT = ("verbs/test_layout.py",)
@@ -824,7 +825,7 @@ MUTANTS = [
         BRANCHES,
         (
             "rows that are deleted return in a branch",
-            "self._session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))",
+            'self._session.execute(COPY_VECTORS, (mine, "", pairs(ids), base, base))',
             "pass",
         ),
         (
@@ -1032,6 +1033,61 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "catalog/sql/clones.py",
+        CLONES,
+        (
+            "rows that are deleted return in a clone",
+            "            self._session.execute(COPY_VECTORS, values)",
+            "            pass",
+        ),
+        (
+            "files that only a dropped clone had stay",
+            "AND d.dropped_at IS NULL ",
+            "",
+        ),
+    ),
+    *_in(
+        "maintenance/vacuum.py",
+        CLONES,
+        (
+            "a vacuum deletes files that clones have",
+            "{_name(path) for path in tx.shared_paths(record.id)}",
+            "set()",
+        ),
+        (
+            "a vacuum of a clone keeps its rows of files of its origin",
+            " or split_shared(path)[0] is not None:",
+            ":",
+        ),
+    ),
+    *_in(
+        "maintenance/vacuum_catalog.py",
+        CLONES,
+        (
+            "a purge deletes files that clones have",
+            "        if ours and not is_shared and",
+            "        if ours and",
+        ),
+    ),
+    *_in(
+        "erasure/erase.py",
+        CLONES,
+        (
+            "an erasure leaves rows to a clone and does not say so",
+            "        if clones:",
+            "        if False:",
+        ),
+    ),
+    *_in(
+        "catalog/base.py",
+        CLONES,
+        (
+            "a catalog of a stranger reads any folder as that of an origin",
+            "    if mine is None or mine not in owner_files(storage).values():",
+            "    if False:",
+        ),
+    ),
+    *_in(
         "catalog/sql/refs.py",
         BRANCHES,
         (
@@ -1068,8 +1124,8 @@ MUTANTS = [
         ),
         (
             "a purge deletes the files of a dataset inside",
-            "        if ours and gate.refusal(file.path) is None:",
-            "        if ours:",
+            "        if ours and not is_shared and gate.refusal(file.path) is None:",
+            "        if ours and not is_shared:",
         ),
         (
             "a purge deletes the files of a dataset that was made anew",

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
 
 import pyarrow as pa
 
 from lakehouse_source.arguments import flag, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
-from lakehouse_source.catalog.base import in_transaction
+from lakehouse_source.catalog.base import WAREHOUSE, in_transaction
 from lakehouse_source.catalog.locate import uri_of
 from lakehouse_source.catalog.qualified_names import (
     NameLike,
@@ -35,14 +34,13 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     NamespaceExistsError,
 )
-from lakehouse_source.read.address import Address, PathLike
+from lakehouse_source.read.address import Address, PathLike, new_location
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.storage import StorageLocation, UriOfCatalog, split_branch
+from lakehouse_source.storage import StorageLocation, split_branch
 
 if TYPE_CHECKING:
     from lakehouse_source.dataset import Dataset
 
-_WAREHOUSE = "warehouse"
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -131,11 +129,7 @@ class DatasetCatalog(Catalog):
         >>> catalog.warehouse
         'file:///data/warehouse'
         """
-        if self._warehouse is not None:
-            return self._warehouse
-        with self.read() as reader:
-            found = reader.names.setting(_WAREHOUSE)
-        return None if found is None else UriOfCatalog(found)
+        return super().warehouse if self._warehouse is None else self._warehouse
 
     def set_warehouse(self, uri: PathLike) -> None:
         """Store a warehouse in the catalog, for all who open it without one.
@@ -146,7 +140,7 @@ class DatasetCatalog(Catalog):
         >>> catalog.set_warehouse("/data/warehouse")
         """
         canonical = StorageLocation.of(uri).uri
-        self._change(lambda tx: tx.names.set_setting(_WAREHOUSE, canonical))
+        self._change(lambda tx: tx.names.set_setting(WAREHOUSE, canonical))
 
     # --- datasets
 
@@ -548,26 +542,7 @@ class DatasetCatalog(Catalog):
         >>> catalog.new_location(("default", "visits"))
         'file:///data/warehouse/default/visits'
         """
-        if location is not None:
-            return os.fspath(location)
-        warehouse = self.warehouse
-        if warehouse is None:
-            raise InvalidOptionError(
-                option="location",
-                reason=f"is missing for {quoted(key)}, and the catalog has no warehouse. Give "
-                "location=, or open the catalog with warehouse= (option 'warehouse' in Spark).",
-            )
-        check_name(key)
-        folder = "/".join((warehouse.rstrip("/"), *(quote(part, safe="") for part in key)))
-        with self.read() as reader:
-            # Some disks take names for one that differ in case only.
-            taken = {uri.lower() for uri in reader.taken_uris(folder)}
-        # A dataset that was renamed, or dropped without its files, keeps its folder.
-        number, uri = 1, folder
-        while uri.lower() in taken:
-            number += 1
-            uri = f"{folder}-{number}"
-        return type(warehouse)(uri)
+        return new_location(self, key, location)
 
 
 def open_catalog(

@@ -73,7 +73,8 @@ class DatasetProperties:
     are texts that users noted about the dataset (`TBLPROPERTIES` in Spark); no rule of plake
     reads them. `erased_version` is the version of the last erasure (0: there was none): what
     processes remember of files is from before it or after it. `expire_rows` is a condition on rows
-    that `maintain` deletes. `unknown` holds the
+    that `maintain` deletes. `origins` are
+    the ids of the datasets from which it was cloned, and from which those were. `unknown` holds the
     keys that this release does not know; they are written back unchanged.
     """
 
@@ -87,6 +88,7 @@ class DatasetProperties:
     table_properties: Mapping[str, str] = field(default_factory=dict)
     erased_version: int = 0
     expire_rows: str | None = None
+    origins: tuple[int, ...] = ()
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:

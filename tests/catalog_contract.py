@@ -239,7 +239,7 @@ def release_of_format(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @contextmanager
 def refused_in_release(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Behave as an older release, and expect that it refuses a catalog of this one."""
-    refused = pytest.raises(CatalogUnavailableError, match="it has format 11")
+    refused = pytest.raises(CatalogUnavailableError, match="it has format 12")
     with release_of_format(number, monkeypatch), refused:
         yield
 
@@ -1181,8 +1181,12 @@ class CatalogContract:
     # --- format
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
-        """Undo what later formats add to the tables of a catalog. For the formats 3 to 10."""
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 11."""
         idle_connections.close_all()
+        plant("DROP TABLE dataset_clones")
+        if number == 11:
+            plant("UPDATE catalog_format SET version = 11")
+            return
         plant("ALTER TABLE pending_writes DROP COLUMN login")
         if number == 10:
             plant("UPDATE catalog_format SET version = 10")
@@ -1394,6 +1398,25 @@ class CatalogContract:
         lake.write_dataset(pa.table({"a": [2]}), uri, catalog=url)
         with refused_in_release(10, monkeypatch):
             lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
+
+    def test_datasets_of_the_eleventh_format_can_be_cloned_and_its_vacuums_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """They would delete files that a clone still has."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1, 2]}), uri, catalog=url)
+        lake.open_dataset(uri, catalog=url).branch("b")
+        self.take_back_to_format(11, url, plant)
+        dataset = lake.open_dataset(uri, catalog=url)
+        clone = dataset.branch("b").clone(tmp_path / "clone")
+        dataset.delete("a = 1")
+        assert sorted(clone.scan().to_table()["a"].to_pylist()) == [1, 2]
+        with refused_in_release(11, monkeypatch):
+            lake.open_dataset(uri, catalog=url).vacuum()
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

@@ -35,7 +35,14 @@ from lakehouse_source.errors import (
 from lakehouse_source.failpoints import reach
 from lakehouse_source.logs import COMMIT, milliseconds
 from lakehouse_source.model import WriteResult
-from lakehouse_source.storage import Storage, claim_folder, owner_files, redact_uri, release_folder
+from lakehouse_source.storage import (
+    Storage,
+    UriOfCatalog,
+    claim_folder,
+    owner_files,
+    redact_uri,
+    release_folder,
+)
 
 # --- Catalog URLs in a form that may be shown, and URLs that a query named.
 
@@ -158,6 +165,13 @@ class Catalog(ABC):
     def database(self) -> Catalog:
         """The catalog that has the connections: this one, unless it was opened over another one."""
         return self
+
+    @property
+    def warehouse(self) -> str | None:
+        """The folder or URI in which datasets without a location are made; None: none is stored."""
+        with self.read() as reader:
+            found = reader.names.setting(WAREHOUSE)
+        return None if found is None else UriOfCatalog(found)
 
     # Connections to a server take long to make, and idle ones block nobody.
     is_server = False
@@ -371,6 +385,9 @@ def _was_tried(error: PlakeError) -> bool:
 
 
 _SETTING = "catalog_id"
+WAREHOUSE = "warehouse"
+# Folders of origins of clones, and the catalogs that own them.
+_origins: set[tuple[str, str]] = set()
 
 
 def check_owner(catalog: Catalog, storage: Storage) -> None:
@@ -400,6 +417,26 @@ def _of_another(storage: Storage, owner: str) -> ForeignFolderError:
         "'catalog', environment variable PLAKE_CATALOG), or another folder. If that catalog is "
         "lost for good, delete that file",
     )
+
+
+def check_origin(reader: CatalogReader, storage: Storage) -> None:
+    """Check that a folder from which a catalog lets files be read says that it is the catalog's.
+
+    Somebody else's catalog may name any folder. What a folder said once is not asked again.
+
+    Raises:
+        ForeignFolderError, StorageError
+    """
+    mine = reader.names.setting(_SETTING)
+    if (storage.uri, mine) in _origins:
+        return
+    if mine is None or mine not in owner_files(storage).values():
+        raise ForeignFolderError(
+            folder=redact_uri(storage.uri),
+            reason=f"catalog {reader.redacted_url} names it as the folder from which a dataset was "
+            "cloned, and no owner file in it names the catalog",
+        )
+    _origins.add((storage.uri, mine))
 
 
 def release_owner(catalog: Catalog, storage: Storage) -> None:

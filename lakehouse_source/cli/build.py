@@ -76,6 +76,9 @@ class Given:
             )
         return parse_name(self.text)
 
+    def other(self, given: str) -> Given:
+        return replace(self, text=given)
+
     def storage_options(self) -> Mapping[str, str] | None:
         return self.storage or None
 

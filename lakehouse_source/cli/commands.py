@@ -105,6 +105,7 @@ CHOSEN = _by_name(
         lists="refs",
         kind="BRANCH",
     ),
+    Command("plake clone sales.orders sales.trial --version 3", arguments=("to",)),
     Command("plake cluster flights --dry-run"),
     Command('plake compact flights --where "month = 3"'),
     Command(

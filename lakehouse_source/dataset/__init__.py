@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lakehouse_source.dataset.changes import ColumnChanges, RowChanges, TableChanges
 from lakehouse_source.dataset.maintenance import Maintenance
-from lakehouse_source.dataset.refs import FeedConsumers, Refs
+from lakehouse_source.dataset.refs import Clones, FeedConsumers, Refs
 
 
-class Dataset(RowChanges, ColumnChanges, Refs, FeedConsumers, TableChanges, Maintenance):
+class Dataset(RowChanges, ColumnChanges, Refs, Clones, FeedConsumers, TableChanges, Maintenance):
     """A dataset at the version that was the newest when it was opened; see `refresh()`.
 
     It can be used as a context manager and needs no closing: between calls only a

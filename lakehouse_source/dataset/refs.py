@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
+from lakehouse_source.arguments import flag
 from lakehouse_source.dataset.opened import OpenDataset, Opened
+from lakehouse_source.errors import DatasetExistsError
 from lakehouse_source.maintenance import expiry
 from lakehouse_source.model import Consumer, WriteResult
+from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.write.metadata import refs
+from lakehouse_source.write.metadata.clone import clone as make_clone
+from lakehouse_source.write.metadata.clone import target_of as clone_target
 
 
 class Refs(OpenDataset):
@@ -123,6 +130,81 @@ class Refs(OpenDataset):
         {}
         """
         self._do(refs.drop_branch, name)
+
+
+class Clones(OpenDataset):
+    """Datasets that begin as a version of this one."""
+
+    def clone(
+        self: Opened,
+        to: PathLike | tuple[str, str],
+        *,
+        version: int | str | None = None,
+        timestamp: datetime | str | None = None,
+        deep: bool = False,
+        replace: bool = False,
+        exist_ok: bool = False,
+        location: PathLike | None = None,
+        commit_metadata: Mapping[str, Any] | None = None,
+        progress: bool | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Opened:
+        """Let a version begin a dataset of its own, in the same catalog; the dataset that is made.
+
+        No file is written or read: the clone names the files where they are. What is written to
+        either of the two later is not in the other one, and no vacuum, expiry or drop takes a file
+        that the other one has. The clone's first version has the number of the version that it
+        began as. It has its own history, tags, branches and properties, which begin as those of
+        this dataset.
+
+        Args:
+            to: a name in the catalog, or a folder or URI in a store of the same kind.
+            version: the version, by its number or tag; by default this one.
+            timestamp: or a time: the version that was the newest then.
+            deep: copy the files, byte by byte. Then nothing is shared.
+            replace: take the name away from the dataset that has it, as `DatasetCatalog.drop` does.
+            exist_ok: answer the dataset that is there, where one is.
+            location: the folder of a clone with a name. By default one in the warehouse.
+            commit_metadata: a mapping that JSON can hold, stored in the history.
+            progress: show progress of copying, as in `write_dataset`.
+            storage_options: as in `write_dataset`; by default those of this dataset.
+
+        Raises:
+            DatasetExistsError: there is a dataset of this name or at this place.
+            VersionNotFoundError: there is no such version, or it was expired.
+            InvalidOptionError: the store is another one, or this dataset's catalog is the one in
+                its own folder and nobody named it.
+
+        >>> trial = catalog.dataset("orders").clone("trial")
+        >>> trial.version, trial.history()[0].operation
+        (1, 'clone')
+        """
+        if version is None and timestamp is None:
+            version = self._snapshot.version
+        with self._address.open() as catalog:
+            target = clone_target(catalog, self._address, to, location, storage_options)
+            try:
+                make_clone(
+                    catalog,
+                    self._address,
+                    target,
+                    version=version,
+                    timestamp=timestamp,
+                    deep=deep,
+                    replace_name=flag("replace", replace),
+                    commit_metadata=commit_metadata,
+                    progress=progress,
+                )
+            except DatasetExistsError:
+                if not flag("exist_ok", exist_ok):
+                    raise
+        address = target.address
+        if target.name is not None and exist_ok:
+            name = ".".join(f"`{part}`" for part in target.name)
+            address = Address.named(name, self._address.catalog, storage_options)
+        else:
+            address.catalog = self._address.catalog
+        return type(self)(address, committed=True)
 
 
 # --- The consumers of an open dataset's change feed.

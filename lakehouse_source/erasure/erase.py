@@ -40,6 +40,7 @@ from lakehouse_source.failpoints import reach
 from lakehouse_source.maintenance.dataset_folder import lock_branches
 from lakehouse_source.maintenance.reports import ErasureReport, VacuumReport
 from lakehouse_source.maintenance.vacuum import (
+    CLONED,
     PENDING,
     REFUSED,
     UNDELETED,
@@ -52,7 +53,7 @@ from lakehouse_source.parquet.names import own_name
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.merge import dataframe_schema
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import Storage, split_shared
 from lakehouse_source.write.commit.begin import begin_after
 from lakehouse_source.write.commit.commit import abort
 from lakehouse_source.write.commit.conflicts import Change
@@ -146,6 +147,7 @@ class _Erasure:
         self._members: list[Member] = []
         self._erased = Erased({}, {}, {}, {})
         self._notes = 0
+        self._shared: Mapping[str, str] = {}
 
     def commit(self) -> None:
         """Find the rows, rewrite the files, and record them; repeat if other commits came first."""
@@ -164,6 +166,7 @@ class _Erasure:
 
     def _plan(self, reader: CatalogReader) -> None:
         self._members = family(self.catalog, reader, self.address)
+        self._shared = reader.shared_paths(self._members[0].record.id)
         self.finder.plan(reader, self._members)
 
     def _write(self, *, beat: bool = True) -> Vectors:
@@ -171,6 +174,7 @@ class _Erasure:
         found = self.finder.find()
         reach("rows to keep found")
         self._check_foreign(found)
+        self._check_clones(found)
         vectors = Vectors(self._members, self.storage)
         if not found:
             self._erased = Erased({}, {}, {}, {})
@@ -219,7 +223,8 @@ class _Erasure:
                 lock_branches(tx, dataset)
             reach("dataset locked")
             now = family(self.catalog, tx, self.address)
-            if versions_of(now) != versions_of(self._members):
+            clones = tx.shared_paths(now[0].record.id)
+            if (versions_of(now), clones) != (versions_of(self._members), self._shared):
                 if not under_lock:
                     raise _Outdated
                 self._plan(tx)
@@ -251,6 +256,16 @@ class _Erasure:
                 "rows. The originals stay where they are, and you delete them.",
             )
 
+    def _check_clones(self, found: Mapping[Identity, Matches]) -> None:
+        """Check that no clone has the rows: its versions would keep them, in files of this one."""
+        clones = sorted({self._shared[one.path] for one in found if one.path in self._shared})
+        if clones:
+            raise InvalidOptionError(
+                option="where",
+                reason=f"finds rows of {self.address.uri} that clones have too. Erase them there "
+                f"first: {_listed(clones)}. Nothing was erased.",
+            )
+
     def report(self, vacuumed: VacuumReport, notes: Iterable[str]) -> ErasureReport:
         """What was erased, and what may still hold the values."""
         erased, members = self._erased, self._members
@@ -266,10 +281,13 @@ class _Erasure:
             seen |= new
         left = [f"{one} (yours to delete)" for one in sorted({f.path for f in seen})
                 if own_name(one) is None]  # fmt: skip
+        left += [f"{self.storage.display(one)} (of the dataset that this one was cloned from: "
+                 "erase the rows there too)" for one in sorted({f.path for f in seen})
+                 if split_shared(one)[0] is not None]  # fmt: skip
         left += [
             f"{tally.files:,} files, such as {tally.paths[0]} ({tally.what})"
             for tally in vacuumed.left
-            if tally.what in (PENDING, UNKNOWN)
+            if tally.what in (PENDING, UNKNOWN, CLONED)
         ]
         left += self._in_schemas()
         left += self._in_names()

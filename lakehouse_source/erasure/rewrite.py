@@ -35,8 +35,8 @@ from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.pruning import keys
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import field_id
-from lakehouse_source.schema.partitions import partition_folder, partition_value
 from lakehouse_source.storage import Storage
+from lakehouse_source.write.add_files import folder_of_copy
 from lakehouse_source.write.commit.evolution import encoded_anew
 from lakehouse_source.write.commit.prerecord import compute_index_rows
 from lakehouse_source.write.commit.row_changes import write_vectors
@@ -146,16 +146,7 @@ def write_others(
     )
     blob = encode(erased)
     task = ScanTask.whole(file, (), DeletionVector("", 0, 0, len(blob), len(erased), blob))
-    folder = file.path.rpartition("/")[0]
-    if own_name(file.path) is None:
-        # The folder that plake itself would choose, so that a vacuum knows it.
-        folder = partition_folder(
-            {
-                name: None if (value := partition_value(text, schema.field(name).type)) is None
-                else value.as_py()
-                for name, text in partitions.items()
-            }
-        )  # fmt: skip
+    folder = folder_of_copy(file, schema)
     name = f"{spec.write_id}-{uuid6.uuid7()}.parquet"
     path = f"{folder}/{name}" if folder else name
     new: NewFile | None = None

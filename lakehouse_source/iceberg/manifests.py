@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +33,13 @@ from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import children, field_id, leaves
 from lakehouse_source.schema.name_mapping import with_ids_by_name
 from lakehouse_source.schema.partitions import partition_ordinal
-from lakehouse_source.storage import Storage, check_relative
+from lakehouse_source.storage import (
+    Storage,
+    StorageLocation,
+    check_relative,
+    local_path,
+    split_shared,
+)
 
 # --- Manifests and lists of manifests as Avro files: their schemas, and their bytes.
 #
@@ -218,19 +225,28 @@ DATA, DELETES = 0, 1
 _DEFAULTS_HINT = "Rewrite the rows: compact(rewrite_deleted=True), or copy them."
 
 
+def absolute_path(location: StorageLocation, path: str) -> str:
+    """The absolute path of a file of a dataset, as other engines read it.
+
+    Paths of local files have no scheme: engines disagree on what is encoded in `file:` URIs.
+    """
+    origin, inside = split_shared(path)
+    uri = (location if origin is None else location.origins[origin]).uri
+    local = local_path(uri)
+    return f"{(unquote(uri) if local is None else local).rstrip('/')}/{inside}"
+
+
 class Entries:
     """Makes the entries of manifests that a version needs.
 
-    `base` is the absolute path of the dataset's folder, with a final slash. `snapshot_id` gives
-    the id of a version's snapshot.
+    `snapshot_id` gives the id of a version's snapshot.
     """
 
     def __init__(
-        self, snapshot: Snapshot, storage: Storage, base: str, snapshot_id: Callable[[int], int]
+        self, snapshot: Snapshot, storage: Storage, snapshot_id: Callable[[int], int]
     ) -> None:
         self._snapshot = snapshot
         self._storage = storage
-        self._base = base
         self._snapshot_id = snapshot_id
         self._statistics = snapshot.statistics()
         self._indexed = sorted(snapshot.indexed)
@@ -274,7 +290,9 @@ class Entries:
         new = PuffinFile()
         blobs = [
             new.add_content(
-                self._base + files[one.file_id].path, self._blob(one.vector), one.vector.cardinality
+                absolute_path(self._storage.location, files[one.file_id].path),
+                self._blob(one.vector),
+                one.vector.cardinality,
             )
             for one in vectors
         ]
@@ -318,7 +336,7 @@ class Entries:
         partition = {name: avro_value(value, type_) for name, type_, value in values}
         return {
             "content": DATA,
-            "file_path": self._base + check_relative(path),
+            "file_path": absolute_path(self._storage.location, check_relative(path)),
             "file_format": "PARQUET",
             "partition": partition,
             "record_count": rows,

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 import uuid6
 
@@ -25,6 +24,7 @@ from lakehouse_source.iceberg.manifests import (
     DATA,
     DELETES,
     Entries,
+    absolute_path,
     avro_name,
     entry_schema,
     list_bytes,
@@ -41,7 +41,7 @@ from lakehouse_source.model import FileRecord
 from lakehouse_source.parquet.names import iceberg_path, is_foreign
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.storage import Storage, local_path
+from lakehouse_source.storage import Storage
 
 # --- Which manifests a version shares with an earlier version, and which are written again.
 #
@@ -175,12 +175,8 @@ class VersionFiles:
 
 
 def base_path(address: Address) -> str:
-    """The absolute path of the dataset's folder, as other engines read it, with a final slash.
-
-    Paths of local files have no scheme: engines disagree on what is encoded in `file:` URIs.
-    """
-    local = local_path(address.location.uri)
-    return (unquote(address.location.uri) if local is None else local).rstrip("/") + "/"
+    """The absolute path of the dataset's folder, as other engines read it, with a final slash."""
+    return absolute_path(address.location, "")
 
 
 def spec_id(snapshot: Snapshot) -> int:
@@ -241,7 +237,7 @@ class _Maker:
         self.storage = Storage(address.location)
         self.spec_id = spec_id(snapshot)
         self.base_version = base_version
-        self.entries = Entries(snapshot, self.storage, self.base, self._id)
+        self.entries = Entries(snapshot, self.storage, self._id)
         self.write_id = str(uuid6.uuid7())
         self.contents: dict[str, bytes] = {}
 

@@ -39,7 +39,7 @@ from lakehouse_source.parquet.names import is_iceberg_file, is_vector_file, own_
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.storage import FoundFile, Storage
+from lakehouse_source.storage import FoundFile, Storage, split_shared
 
 # --- Decides which files of a dataset no version needs any more; deletes nothing.
 #
@@ -62,6 +62,7 @@ RETENTION_SECONDS = 7 * 24 * 3600.0
 SHORTEST_RETENTION_SECONDS = 3600.0
 
 READABLE = "a version that can be read has it"
+CLONED = "a clone has it"
 YOUNG = "younger than the retention"
 PENDING = "its write may still be going on"
 EXPIRED = "only expired versions had it"
@@ -115,13 +116,15 @@ class FileToDelete:
 class VacuumPlan:
     """What a vacuum deletes, and what it keeps and why.
 
-    `rows_to_forget` are ids of rows of `files` to delete whose files stay. `iceberg_rows` are rows
-    of `iceberg_files`, by dataset, which are forgotten once the file of each is deleted.
+    `rows_to_forget` are ids of rows of `files` to delete whose files stay, and `vectors_to_forget`
+    Puffin files of other datasets whose rows are deleted. `iceberg_rows` are rows of
+    `iceberg_files`, by dataset, which are forgotten once the file of each is deleted.
     """
 
     to_delete: list[FileToDelete]
     kept: Tallies
     rows_to_forget: tuple[int, ...]
+    vectors_to_forget: Sequence[str]
     folder_prefixes: Sequence[FolderPrefixes]
     iceberg_rows: Mapping[int, Sequence[str]]
 
@@ -168,6 +171,8 @@ class VacuumPlanner:
             # The times in names of files may be ahead of the database's clock.
             self.retention = timedelta.min
         self.own = OwnFiles.of(tx, self.datasets, address.uri)
+        # Rows of clones, expired ones too: their vacuums forget those after their own retention.
+        self.shared_names = {_name(path) for path in tx.shared_paths(record.id)}
         self.kept = Tallies()
         self.to_delete: list[FileToDelete] = []
 
@@ -191,10 +196,11 @@ class VacuumPlanner:
         # because its path is spelled differently (a link, an encoding, a scheme; iceberg#2890).
         readable_names = {_name(path) for path in readable}
         known_names = {_name(path) for path in known}
-        if self._is_outdated(readable_names, versions):
+        own = {_name(path) for path in readable if split_shared(path)[0] is None}
+        if self._is_outdated(own, versions):
             return None
         rows_to_forget = self._plan_expired(readable_names)
-        self._plan_expired_vectors(readable_names)
+        vectors_to_forget = self._plan_expired_vectors(readable_names)
         iceberg_rows = self._plan_iceberg_files(known_names)
         orphans: list[_Orphan] = []
         for file in self.listed:
@@ -203,16 +209,24 @@ class VacuumPlanner:
                 self.kept.add(READABLE, file.path, file.size_bytes)
             elif name in known_names:
                 continue  # its rows decided above
+            elif name in self.shared_names:
+                self.kept.add(CLONED, file.path, file.size_bytes)
             elif self.own.is_others(file.path):
                 self.kept.add(OTHER_DATASET, file.path, file.size_bytes)
             else:
                 orphans += self._possible_orphan(file, name)
         self._plan_orphans(orphans)
         return VacuumPlan(
-            self.to_delete, self.kept, rows_to_forget, self.own.prefixes, iceberg_rows
+            self.to_delete,
+            self.kept,
+            rows_to_forget,
+            vectors_to_forget,
+            self.own.prefixes,
+            iceberg_rows,
         )
 
     def _is_outdated(self, readable_names: set[str], versions: Mapping[int, int] | None) -> bool:
+        """`readable_names` are those of files in the dataset's own folder."""
         if not readable_names or any(_name(file.path) in readable_names for file in self.listed):
             return False
         now = {one.id: one.current_version for one in self.datasets}
@@ -239,8 +253,10 @@ class VacuumPlanner:
             if self.now - newest[path] < self.retention:
                 if _name(path) not in readable_names:
                     self.kept.add(YOUNG, path, size)
-            elif _name(path) in readable_names:
+            elif _name(path) in readable_names or split_shared(path)[0] is not None:
                 rows_to_forget += ids
+            elif _name(path) in self.shared_names:
+                self.kept.add(CLONED, path, size)  # its rows stay: they tell whose it is
             elif (refusal := self.own.refusal(path, recorded=True)) is not None:
                 # A file that this dataset did not write: its row is deleted, the file never.
                 self.kept.add(refusal, path, size)
@@ -249,8 +265,12 @@ class VacuumPlanner:
                 self.to_delete.append(FileToDelete(path, size, EXPIRED, tuple(ids)))
         return tuple(rows_to_forget)
 
-    def _plan_expired_vectors(self, readable_names: set[str]) -> None:
-        """Decide about files whose deletion vectors belong to expired versions."""
+    def _plan_expired_vectors(self, readable_names: set[str]) -> list[str]:
+        """Decide about files whose deletion vectors belong to expired versions.
+
+        Returns those in the folders of other datasets.
+        """
+        elsewhere: list[str] = []
         newest: dict[str, ExpiredFile] = {}
         for file in (file for each in self.datasets for file in self.tx.expired_vectors(each)):
             before = newest.get(file.path, file)
@@ -258,6 +278,13 @@ class VacuumPlanner:
         for path, file in newest.items():
             if _name(path) in readable_names:
                 continue  # another vector in the file is needed
+            if split_shared(path)[0] is not None:
+                if self.now - file.expired_at >= self.retention:
+                    elsewhere.append(path)
+                continue
+            if _name(path) in self.shared_names:
+                self.kept.add(CLONED, path, file.size_bytes)
+                continue
             refusal = self.own.refusal(path) or (None if is_vector_file(path) else NOT_OURS)
             if refusal is not None:
                 self.kept.add(refusal, path, file.size_bytes)
@@ -265,6 +292,7 @@ class VacuumPlanner:
                 self.kept.add(YOUNG, path, file.size_bytes)
             else:
                 self.to_delete.append(FileToDelete(path, file.size_bytes, EXPIRED))
+        return elsewhere
 
     def _plan_iceberg_files(self, known_names: set[str]) -> Mapping[int, Sequence[str]]:
         """Decide about files for readers of Iceberg; returns the rows to delete with their files.
@@ -497,6 +525,7 @@ def _forget_rows(
         in_transaction(catalog, address.uri, "", forget, resolve=False)
     deleted_paths = {file.path for file in deleted}
     paths = sorted(path for path in deleted_paths if is_vector_file(path))
+    paths += plan.vectors_to_forget
     # A list that could not be deleted is tried again by the next vacuum.
     kept = {file.path for file in plan.to_delete} - deleted_paths
 

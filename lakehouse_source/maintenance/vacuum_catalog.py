@@ -129,18 +129,20 @@ def end_datasets(
     `dropped` are the datasets that `to_be_ended` returned. With `dry_run` nothing is deleted.
     """
     ended: dict[str, Ended] = {}
+    stay: set[str] = set()  # clones have some of their files
     for record in sorted(dropped, key=_is_branch):
         key = split_branch(record.base_uri)[0]
         if not _is_branch(record):
             branches = _branches(dropped, record)
             try:
-                files = _delete_files(catalog, record, branches, storage_options, dry_run)
+                files, is_all = _delete_files(catalog, record, branches, storage_options, dry_run)
                 ended[key] = Ended(key, files)
+                stay |= set() if is_all else {key}
             except CatalogUnavailableError:
                 raise
             except PlakeError as error:
                 ended[key] = Ended(key, (), error)
-        if dry_run or (key in ended and ended[key].error is not None):
+        if dry_run or key in stay or (key in ended and ended[key].error is not None):
             continue  # branches too: the next call finds files by their partition columns
 
         def forget(tx: CatalogTransaction, record: DatasetRecord = record) -> None:
@@ -156,8 +158,11 @@ def _delete_files(
     branches: Sequence[DatasetRecord],
     storage_options: Mapping[str, Any] | None,
     dry_run: bool,
-) -> list[FoundFile]:
-    """Delete the files that this catalog wrote for a dataset and its branches, orphans too."""
+) -> tuple[list[FoundFile], bool]:
+    """Delete the files that this catalog wrote for a dataset and its branches, orphans too.
+
+    Those that clones have stay; tells whether there are none.
+    """
     uri = uri_of(catalog, record.base_uri) or record.base_uri
     is_local = local_path(uri) is not None
     storage = Storage(StorageLocation.of(uri, None if is_local else storage_options))
@@ -167,26 +172,28 @@ def _delete_files(
         gate = OwnFiles.of(reader, (record, *branches), uri)
         recorded = frozenset().union(*(reader.recorded_writes(o.id) for o in (record, *branches)))
         known = frozenset().union(*(reader.paths(one)[1] for one in (record, *branches)))
+        shared = {path.rpartition("/")[2] for path in reader.shared_paths(record.id)}
     found = []
     for file in storage.files():
         ids = own_name(file.path)
         # Files of another catalog have such names too.
         ours = ids is not None and (file.path in known or str(ids[0]) in recorded)
-        if ours and gate.refusal(file.path) is None:
+        is_shared = file.path.rpartition("/")[2] in shared
+        if ours and not is_shared and gate.refusal(file.path) is None:
             found.append(file)
     if dry_run:
-        return found
+        return found, not shared
     with catalog.read() as reader:
         # Checked after the listing: once another process has removed the dataset, a new dataset may
         # have files here.
         if all(one.id != record.id for one in reader.dropped_datasets()):
-            return []
+            return [], True
     for file in found:
         storage.delete(file.path)
     remove_empty_folders(storage, gate.prefixes)
-    if uri == record.base_uri:  # a catalog in the folder stays its owner
+    if uri == record.base_uri and not shared:  # a catalog in the folder stays its owner
         release_owner(catalog, storage)
-    return found
+    return found, not shared
 
 
 def _is_branch(record: DatasetRecord) -> bool:

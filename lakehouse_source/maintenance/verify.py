@@ -22,7 +22,7 @@ from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.page_index import LARGEST_PAGE_BYTES, oversized_page
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import is_metadata, is_nested
-from lakehouse_source.storage import Storage, sha256_of
+from lakehouse_source.storage import Storage, sha256_of, split_shared
 
 # --- Compares the deletion vectors of a version with the catalog's records.
 
@@ -65,7 +65,7 @@ def _vector_differences(
 ) -> Iterator[Difference]:
     what = f"deletion vector of {file.path}"
     described = blobs.get(vector.offset)
-    wanted = Blob(file.path, vector.offset, vector.length, vector.cardinality)
+    wanted = Blob(split_shared(file.path)[1], vector.offset, vector.length, vector.cardinality)
     if described != wanted:
         yield Difference(path, what, str(wanted), str(described))
     blob = content[vector.offset : vector.offset + vector.length]

@@ -66,6 +66,9 @@ class Target(Protocol):
             InvalidOptionError: the text is not a name in the catalog.
         """
 
+    def other(self, given: str) -> Target:
+        """What a further argument names, in the same way."""
+
     def names(self) -> AbstractContextManager[DatasetCatalog]:
         """The catalog that has the names.
 

@@ -1,5 +1,6 @@
 """Verb. Operations that list, describe, make and name datasets."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from lakehouse_source.errors import InvalidOptionError
@@ -8,6 +9,8 @@ from lakehouse_source.result_tables import Column, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakehouse_source.dataset import Dataset
 
 _Name = Annotated[Call, Subject.NAME, "the name in the catalog"]
 
@@ -111,6 +114,50 @@ def create(
     address = table.target.address()
     checked = write_options(mode="error", **options)
     yield address.uri, write_at(address, schema.empty_table(), checked).version
+
+
+@operation(
+    Column("uri", Type.TEXT, "where it is"),
+    Column("version", Type.LONG, "its first version"),
+    Column("files", Type.LONG, "files of that version"),
+    Column("rows", Type.LONG, "rows of that version"),
+)
+def clone(
+    table: Table,
+    to: Annotated[str, "the new table: its name, or its path or URI"],
+    version: Annotated[int | None, "what it begins as; by default the newest"] = None,
+    timestamp: Annotated[datetime | None, "or a time: the version that was the newest then"] = None,
+    deep: Annotated[bool, "copy the files; by default both tables have the same files"] = False,
+    replace: Annotated[bool, "take the name from the table that has it"] = False,
+    exist_ok: Annotated[bool, "do nothing where there is one"] = False,
+    location: Annotated[str | None, "its folder, for a name; by default in the warehouse"] = None,
+) -> Rows:
+    """Makes a table that begins as a version of another one. Each goes on alone."""
+    from lakehouse_source.dataset import Dataset
+    from lakehouse_source.read.address import Address
+
+    source, target = table.target.address(), table.target.other(to)
+    given: dict[str, Any] = {
+        "version": version,
+        "timestamp": timestamp,
+        "deep": deep,
+        "replace": replace,
+        "exist_ok": exist_ok,
+        "location": location,
+        "progress": table.progress,
+        "storage_options": table.target.storage_options() or None,
+    }
+    if target.is_path:
+        yield _cloned(Dataset(source).clone(target.address().location.given, **given))
+        return
+    with target.names() as catalog:  # which has the warehouse
+        dataset = Dataset(Address(source.uri, catalog, given["storage_options"]))
+        yield _cloned(dataset.clone(target.name(), **given))
+
+
+def _cloned(made: "Dataset") -> tuple[Any, ...]:
+    counts = made.history(1)[0].summary
+    return made.uri, made.version, counts["live_files"], counts["live_rows"]
 
 
 def _schema(columns: list[str] | None, like: str | None) -> "pa.Schema":

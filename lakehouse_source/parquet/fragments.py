@@ -241,10 +241,11 @@ def fragments(
             if default is not None:
                 # Arrow fills a column that the file lacks with the value of an equality.
                 promise = _both(promise, pc.field((field.name,)) == default)
+        store, path = storage.of(task.path)
         found.append(
             ds.ParquetFileFormat().make_fragment(
-                storage.path(task.path),
-                filesystem=storage.filesystem,
+                store.path(path),
+                filesystem=store.filesystem,
                 partition_expression=promise,
                 row_groups=task.row_groups,
                 file_size=task.size_bytes,

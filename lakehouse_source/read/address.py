@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from lakehouse_source.catalog import Catalog, open_catalog
-from lakehouse_source.catalog.base import check_not_foreign
+from lakehouse_source.catalog.base import check_not_foreign, check_origin
 from lakehouse_source.catalog.locate import VARIABLE, is_default_catalog, uri_of
-from lakehouse_source.catalog.qualified_names import QualifiedName, parse_name
+from lakehouse_source.catalog.qualified_names import QualifiedName, check_name, parse_name, quoted
 from lakehouse_source.catalog.same_place import OWN_KEY, default_catalog_path, is_dataset_at
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
-from lakehouse_source.model import SeenVersion
+from lakehouse_source.model import DatasetRecord, SeenVersion
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.storage import (
     Storage,
@@ -32,7 +34,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 _LEVELS = 4
 
 
-def _name_of(given: str, catalog: CatalogLike) -> QualifiedName | None:
+def name_of(given: str, catalog: CatalogLike) -> QualifiedName | None:
     """The name that a text may be; None: it is no name, or there is no catalog of names."""
     folder = split_branch(given.strip())[0]
     has_catalog = catalog is not None or bool(os.environ.get(VARIABLE))
@@ -74,6 +76,30 @@ def _uri_of_name(given: str, name: QualifiedName, catalog: CatalogLike) -> str |
     finally:
         if opened is not catalog:
             opened.release()
+
+
+def new_location(catalog: Catalog, key: QualifiedName, location: PathLike | None = None) -> str:
+    """Where a new dataset is made: as asked for, or in a folder that no dataset has."""
+    if location is not None:
+        return os.fspath(location)
+    warehouse = catalog.warehouse
+    if warehouse is None:
+        raise InvalidOptionError(
+            option="location",
+            reason=f"is missing for {quoted(key)}, and the catalog has no warehouse. Give "
+            "location=, or open the catalog with warehouse= (option 'warehouse' in Spark).",
+        )
+    check_name(key)
+    folder = "/".join((warehouse.rstrip("/"), *(quote(part, safe="") for part in key)))
+    with catalog.read() as reader:
+        # Some disks take names for one that differ in case only.
+        taken = {uri.lower() for uri in reader.taken_uris(folder)}
+    # A dataset that was renamed, or dropped without its files, keeps its folder.
+    number, uri = 1, folder
+    while uri.lower() in taken:
+        number += 1
+        uri = f"{folder}-{number}"
+    return type(warehouse)(uri)
 
 
 def refuse_what_reads_like_a_name(given: str) -> None:
@@ -141,7 +167,7 @@ class Address:
 
         A text without a slash is a name if the catalog has the name; `./orders` is always a folder.
         """
-        name = _name_of(given, catalog) if isinstance(given, str) else None
+        name = name_of(given, catalog) if isinstance(given, str) else None
         found = None if name is None else _uri_of_name(str(given), name, catalog)
         address = cls(given if found is None else found, catalog, storage_options)
         if found is None and name is not None:
@@ -236,6 +262,23 @@ class Address:
             kept.catalog = open_catalog(self.catalog, dataset_uri=self.uri, create=False)
         return kept if kept.catalog.is_server else self
 
+    def share(self, catalog: Catalog, reader: CatalogReader, record: DatasetRecord) -> None:
+        """Let the location find files of the datasets from which this one was cloned.
+
+        Raises:
+            ForeignFolderError: the folder of one of them does not belong to the catalog.
+            InvalidOptionError: the catalog names a store which nobody permitted.
+        """
+        if self.location.origins.keys() >= set(record.properties.origins):
+            return
+        found = {}
+        for origin, key in reader.origins(record.id).items():
+            uri = uri_of(catalog, key)
+            if uri is not None:
+                found[origin] = self.location.sibling(uri)
+                check_origin(reader, Storage(found[origin]))
+        self.location = dataclasses.replace(self.location, origins=found)
+
     def snapshot(
         self,
         catalog: Catalog,
@@ -244,7 +287,7 @@ class Address:
         timestamp: datetime | str | None = None,
     ) -> Snapshot:
         """The dataset at a version."""
-        return open_snapshot(
+        found = open_snapshot(
             reader,
             self.key,
             self.uri,
@@ -252,3 +295,5 @@ class Address:
             version=version,
             timestamp=timestamp,
         )
+        self.share(catalog, reader, found.dataset)
+        return found

@@ -50,14 +50,17 @@ _FILES_AT_ONCE = 1000
 def identity_of(reader: CatalogReader, dataset_id: int) -> str:
     """The identity of a dataset; a later dataset at the same place has another one.
 
-    It is the id of the write that made version 1. The history keeps that for ever.
+    It is the id of the write that made the first version, 1 or that of a clone. The history keeps
+    that for ever: a schema begins there.
     """
-    found = reader.write_id_of(dataset_id, 1)
-    if found is None:
-        raise CorruptDatasetError(
-            path=reader.redacted_url, reason=f"dataset {dataset_id} has no version 1"
-        )
-    return found
+    first = reader.write_id_of(dataset_id, 1)
+    others = sorted(reader.schemas(dataset_id)) if first is None else ()
+    for write_id in (first, *(reader.write_id_of(dataset_id, one) for one in others)):
+        if write_id is not None:
+            return write_id
+    raise CorruptDatasetError(
+        path=reader.redacted_url, reason=f"dataset {dataset_id} has no first version"
+    )
 
 
 def starting_position(

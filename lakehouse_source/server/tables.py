@@ -25,7 +25,7 @@ from lakehouse_source.errors import (
     InvalidPredicateError,
     VersionNotFoundError,
 )
-from lakehouse_source.iceberg.manifests import entries_of
+from lakehouse_source.iceberg.manifests import absolute_path, entries_of
 from lakehouse_source.iceberg.metadata import TableState, table_metadata, table_state
 from lakehouse_source.iceberg.snapshots import (
     BRANCH_STEP,
@@ -383,7 +383,7 @@ class Plans:
     # --- the answer
 
     def _page(self, address: Address, planned: _Planned, start: int, stop: int) -> dict[str, Any]:
-        base, snapshot, storage = base_path(address), planned.snapshot, Storage(address.location)
+        snapshot, storage = planned.snapshot, Storage(address.location)
         vectors = self._vectors_of(address, planned.files) if planned.files.has_vectors else {}
         types = [snapshot.schema.field(name).type for name in snapshot.partition_by]
         deletes: list[dict[str, Any]] = []
@@ -395,7 +395,7 @@ class Plans:
             ]
             common = {"spec-id": spec_id(snapshot), "partition": partition}
             storage.path(task.path)  # refuses what leads out of the dataset
-            path = base + task.path
+            path = absolute_path(storage.location, task.path)
             one: dict[str, Any] = {
                 "data-file": {
                     **common,

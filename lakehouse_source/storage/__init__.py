@@ -20,17 +20,21 @@ from lakehouse_source.storage.hashed import HashedOutput, sha256_of, verified
 from lakehouse_source.storage.location import StorageLocation
 from lakehouse_source.storage.uris import (
     RESERVED_FOLDER,
+    SHARED,
     UriOfCatalog,
     canonical_uri,
     check_relative,
     local_path,
     redact_uri,
+    shared_folder,
     split_branch,
+    split_shared,
     with_branch,
 )
 
 __all__ = [
     "RESERVED_FOLDER",
+    "SHARED",
     "FoundFile",
     "HashedOutput",
     "Storage",
@@ -44,7 +48,9 @@ __all__ = [
     "redact_uri",
     "release_folder",
     "sha256_of",
+    "shared_folder",
     "split_branch",
+    "split_shared",
     "verified",
     "with_branch",
 ]

@@ -1,8 +1,9 @@
 """Edge. The files below one URI: read, list, delete, sync; byte ranges; who owns the folder.
 
-All files of a dataset are below one base URI, and the catalog stores paths relative to
+All files that a dataset writes are below one base URI, and the catalog stores paths relative to
 it. Each path is checked here before every use, so no row of a database can cause a read or a delete
-outside the dataset.
+outside the dataset. The files of a clone may be in the folders of the datasets from which it was
+cloned: these are read, never written or deleted, and only where the location names the folders.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.errors import StorageError
+from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.storage.local_folder import LocalFolder
 from lakehouse_source.storage.location import StorageLocation, open_filesystem, storage_errors
-from lakehouse_source.storage.uris import RESERVED_FOLDER, check_relative, redact_uri
+from lakehouse_source.storage.uris import (
+    RESERVED_FOLDER,
+    check_own,
+    check_relative,
+    redact_uri,
+    split_shared,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class Storage:
         self.uri = self.location.uri
         self.filesystem, self.root = open_filesystem(self.location)
         self._local = LocalFolder(self.root) if self.is_local else None
+        self._origins: dict[int, Storage] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Storage, (self.location,))
@@ -53,13 +61,37 @@ class Storage:
     def is_local(self) -> bool:
         return self.uri.startswith("file://")
 
+    def of(self, relative: str) -> tuple[Storage, str]:
+        """The store that has a file to read, and the file's path in it.
+
+        Raises:
+            CorruptDatasetError: the path leads out of the dataset, or into the folder of a dataset
+                from which this one was not cloned.
+        """
+        origin, path = split_shared(relative)
+        if origin is None:
+            return self, check_relative(path)
+        store = self._origins.get(origin)
+        if store is None:
+            location = self.location.origins.get(origin)
+            if location is None:
+                raise CorruptDatasetError(
+                    path=repr(relative), reason="its dataset was not cloned from that one"
+                )
+            store = self._origins[origin] = Storage(location)
+        return store, check_relative(path)
+
     def path(self, relative: str) -> str:
         """The path of a data file in the filesystem, for programs that open files by name.
 
         Raises:
-            CorruptDatasetError: the path leads out of the dataset, or to a pipe or a device.
+            CorruptDatasetError: as `of` does; or the path leads to a pipe or a device.
         """
-        full = f"{self.root}/{check_relative(relative)}"
+        store, path = self.of(relative)
+        return store._path(path)
+
+    def _path(self, relative: str) -> str:
+        full = f"{self.root}/{relative}"
         if self._local is not None:
             with suppress(OSError):  # opening it gives the reason
                 self._local.status(relative)
@@ -67,16 +99,23 @@ class Storage:
 
     def display(self, relative: str) -> str:
         """The file's URI for messages."""
-        return f"{redact_uri(self.uri)}/{relative}"
+        location, path = self._place(relative)
+        return f"{redact_uri(location.uri)}/{path}"
+
+    def _place(self, relative: str) -> tuple[StorageLocation, str]:
+        origin, path = split_shared(relative)
+        location = None if origin is None else self.location.origins.get(origin)
+        return (self.location, relative) if location is None else (location, path)
 
     def size(self, relative: str) -> int | None:
         """The file's size in bytes; None: there is no such file."""
         with self.errors(relative):
-            if self._local is not None:
-                status = self._local.status(check_relative(relative))
+            store, path = self.of(relative)
+            if store._local is not None:
+                status = store._local.status(path)
                 is_file = status is not None and stat.S_ISREG(status.st_mode)
                 return status.st_size if status is not None and is_file else None
-            info = self.filesystem.get_file_info(self.path(relative))
+            info = store.filesystem.get_file_info(store._path(path))
         return None if info.type != pafs.FileType.File else int(info.size)
 
     def sizes_at(self, paths: Sequence[str]) -> list[int | None]:
@@ -89,8 +128,9 @@ class Storage:
         """A stream to a new file; missing folders are created."""
         with self.errors(relative):
             if self._local is not None:
-                return self._local.open_output(check_relative(relative))
-            return self.filesystem.open_output_stream(self.path(relative), compression=None)
+                return self._local.open_output(check_own(relative))
+            path = self._path(check_own(relative))
+            return self.filesystem.open_output_stream(path, compression=None)
 
     def open_input(self, relative: str) -> pa.NativeFile:
         """The file, for random access.
@@ -100,9 +140,12 @@ class Storage:
         """
         try:
             with self.errors(relative):
+                store, path = self.of(relative)
+                if store is not self:
+                    return store.open_input(path)
                 if self._local is not None:
-                    return self._local.open_input(check_relative(relative))
-                file = self.filesystem.open_input_file(self.path(relative))
+                    return self._local.open_input(path)
+                file = self.filesystem.open_input_file(self._path(path))
                 if not (self.location.is_shown_in_errors or self.location.is_of_driver):
                     return file
                 return pa.PythonFile(_MaskedInput(self, relative, file), mode="r")
@@ -119,14 +162,14 @@ class Storage:
         """Make a local file's bytes survive a power cut. Object stores need no sync."""
         if self._local is not None:
             with self.errors(relative):
-                self._local.sync(check_relative(relative))
+                self._local.sync(check_own(relative))
 
     def sync_folders(self, relatives: Iterable[str]) -> None:
         """Make the names of local files survive a power cut: sync the folders above them."""
         if self._local is None:
             return
         folders = {""}
-        for relative in map(check_relative, relatives):
+        for relative in map(check_own, relatives):
             folder = os.path.dirname(relative)
             while folder:
                 folders.add(folder)
@@ -140,8 +183,8 @@ class Storage:
         try:
             with self.errors(relative):
                 if self._local is not None:
-                    return self._local.delete(check_relative(relative))
-                full = self.path(relative)
+                    return self._local.delete(check_own(relative))
+                full = self._path(check_own(relative))
                 if self.filesystem.get_file_info(full).type == pafs.FileType.NotFound:
                     return False
                 self.filesystem.delete_file(full)
@@ -155,7 +198,7 @@ class Storage:
         """Rename a file of a local dataset, and replace a file that has the new name."""
         assert self._local is not None
         with self.errors(new):
-            self._local.rename(check_relative(old), check_relative(new))
+            self._local.rename(check_own(old), check_own(new))
 
     def make_local(self) -> None:
         """Make the folder of a local dataset, for a program that writes to it by name."""
@@ -214,7 +257,8 @@ class Storage:
     @contextmanager
     def errors(self, relative: str) -> Iterator[None]:
         """Raise a filesystem's errors as `StorageError` that names the file."""
-        with storage_errors(self.location, self.display(relative) if relative else self.uri):
+        location, _ = self._place(relative)
+        with storage_errors(location, self.display(relative) if relative else self.uri):
             yield
 
 

@@ -52,6 +52,8 @@ class StorageLocation:
     options: Mapping[str, Any] = field(default_factory=dict)
     # Values that came from the environment, of any option.
     hidden: tuple[str, ...] = ()
+    # Other datasets, by id, in whose folders files of this one may be: it was cloned from them.
+    origins: Mapping[int, StorageLocation] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -113,10 +115,13 @@ class StorageLocation:
 
     def sibling(self, given: str | os.PathLike[str]) -> StorageLocation:
         """Another URI, with the options of this one if its store is of the same kind."""
-        text = os.fspath(given).strip()
-        mine, theirs = _kind(self.scheme), _kind(scheme_of(text))
-        found = StorageLocation.of(text, self.options if mine == theirs else None)
+        is_same = self.is_like(given)
+        found = StorageLocation.of(given, self.options if is_same else None)
         return replace(found, hidden=self.hidden)
+
+    def is_like(self, given: str | os.PathLike[str]) -> bool:
+        """Tell whether a URI names a store of the same kind."""
+        return _kind(self.scheme) == _kind(scheme_of(os.fspath(given).strip()))
 
     def mask(self, text: str) -> str:
         """A text of the store's client with every secret of this location replaced by `***`."""

@@ -10,6 +10,9 @@ from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+:")
 RESERVED_FOLDER = "_plake"
+# In the catalog, a file of a clone in the folder of another dataset: that one's id, then its path.
+SHARED = f"{RESERVED_FOLDER}/of/"
+_SHARED_PATH = re.compile(rf"{SHARED}([1-9][0-9]{{0,18}})/(.*)", re.DOTALL)
 
 S3_SCHEMES = frozenset({"s3", "s3a"})
 GCS_SCHEMES = frozenset({"gs", "gcs"})
@@ -185,3 +188,23 @@ def check_relative(path: str) -> str:
             path=repr(path), reason="a data file's path must be relative and stay in its dataset"
         )
     return path
+
+
+def check_own(path: str) -> str:
+    """The path of a file to write or to delete, checked to be in the dataset's own folder."""
+    if path.startswith(SHARED):
+        raise CorruptDatasetError(
+            path=repr(path), reason="it is the file of another dataset, which is only read here"
+        )
+    return check_relative(path)
+
+
+def shared_folder(origin: int) -> str:
+    """What the paths of files in the folder of another dataset, known by its id, begin with."""
+    return f"{SHARED}{origin}/"
+
+
+def split_shared(path: str) -> tuple[int | None, str]:
+    """The id of the dataset in whose folder a file is, None for the own one; its path there."""
+    found = _SHARED_PATH.fullmatch(path) if path.startswith(SHARED) else None
+    return (None, path) if found is None else (int(found[1]), found[2])

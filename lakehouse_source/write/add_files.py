@@ -21,9 +21,9 @@ from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.deletion import Positions, positions_of
 from lakehouse_source.errors import DatasetExistsError, DatasetNotFoundError, InvalidOptionError
-from lakehouse_source.model import FileMetadata, RemovedFile, WriteResult
+from lakehouse_source.model import FileMetadata, FileRecord, RemovedFile, WriteResult
 from lakehouse_source.parquet.foreign import FooterReader, ForeignFile
-from lakehouse_source.parquet.names import is_foreign
+from lakehouse_source.parquet.names import is_foreign, own_name
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.progress import counted
 from lakehouse_source.read.address import Address
@@ -31,8 +31,13 @@ from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import ROW, unused_names
 from lakehouse_source.schema.merge import dataframe_schema
-from lakehouse_source.schema.partitions import folder_values, same_keys
-from lakehouse_source.storage import Storage
+from lakehouse_source.schema.partitions import (
+    folder_values,
+    partition_folder,
+    partition_value,
+    same_keys,
+)
+from lakehouse_source.storage import Storage, split_shared
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
@@ -255,7 +260,9 @@ def _stage(
                 described = recorder.describe(one)
             if one.given.is_copied:
                 copies.append(described)
-                described = replace(described, sha256=_copy(one, described.path, root))
+                given = one.given
+                sha256 = copy_file(given.storage, given.path, root, described.path)
+                described = replace(described, sha256=sha256)
             files.append(described)
         if copies:
             root.sync_folders(file.path for file in copies)
@@ -265,12 +272,21 @@ def _stage(
         raise
 
 
-def _copy(one: FoundFile, path: str, root: Storage) -> bytes:
+def folder_of_copy(file: FileRecord, schema: pa.Schema) -> str:
+    """Where a dataset puts a copy of a file that it or another one has."""
+    if own_name(file.path) is not None:
+        return split_shared(file.path)[1].rpartition("/")[0]
+    # The folder that plake itself would choose, so that a vacuum knows it.
+    values = ((name, partition_value(text, schema.field(name).type))
+              for name, text in file.partitions.items())  # fmt: skip
+    return partition_folder({name: None if one is None else one.as_py() for name, one in values})
+
+
+def copy_file(storage: Storage, given: str, root: Storage, path: str) -> bytes:
     """Copy a file; the SHA-256 of its bytes."""
-    given = one.given
     digest = hashlib.sha256()
     with (
-        given.storage.open_input(given.path) as source,
+        storage.open_input(given) as source,
         root.open_output(path) as sink,
         root.errors(path),
     ):

@@ -82,6 +82,7 @@ def fits(value: Any, type_: Type) -> bool:
 Prepare = Callable[[Place], Sequence[object]]
 CASES: dict[str, Prepare] = {
     "add-files": lambda p: ("add-files", "flights", exported(p)),
+    "clone": lambda p: ("clone", "flights", "trial", "--version", 1),
     "cluster": lambda p: (clustered(p), "cluster", "flights")[1:],
     "compact": lambda p: ("compact", "flights", "--rewrite-deleted"),
     "convert": lambda p: ("convert", converted(p)),

@@ -75,6 +75,47 @@ def test_each_statement_does_what_its_procedure_does(
     assert "allow_short_retention" in said(spark_catalog, f"VACUUM {table} RETAIN 0.5 HOURS")
 
 
+def test_clones_begin_as_a_version_and_go_on_alone(
+    spark_catalog: SparkSession, table: str, tmp_path: Path
+) -> None:
+    sql = spark_catalog.sql
+    (made,) = sql(f"CREATE TABLE plake.typed.trial SHALLOW CLONE {table}").collect()
+    assert (made.version, made.files, made.rows) == (4, 3, 3)
+    sql("INSERT INTO plake.typed.trial VALUES (9, 1)")
+    sql("DELETE FROM plake.typed.trial WHERE id = 2")
+    sql("MERGE INTO plake.typed.trial t USING (SELECT 3L AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET id = 30")  # fmt: skip
+    sql(f"DELETE FROM {table} WHERE id = 4")
+    assert ids(spark_catalog, "plake.typed.trial") == [4, 9, 30]
+    assert ids(spark_catalog, table) == [2, 3]
+    assert ids(spark_catalog, "plake.typed.trial VERSION AS OF 4") == [2, 3, 4]
+
+    clone = "CREATE TABLE IF NOT EXISTS plake.typed.trial CLONE"
+    assert "CLONE" in said(spark_catalog, f"{clone} {table}")
+    sql(f"CREATE TABLE IF NOT EXISTS plake.typed.trial DEEP CLONE {table}")
+    assert ids(spark_catalog, "plake.typed.trial") == [4, 9, 30]
+    assert "exist" in said(spark_catalog, f"CREATE TABLE plake.typed.trial DEEP CLONE {table}")
+    sql(f"CREATE OR REPLACE TABLE plake.typed.trial DEEP CLONE {table} VERSION AS OF 2")
+    assert ids(spark_catalog, "plake.typed.trial") == [1, 2, 3]
+    when = sql(f"DESCRIBE HISTORY {table}").collect()[2].timestamp
+    sql(f"CREATE TABLE plake.`{tmp_path}/x` SHALLOW CLONE {table} TIMESTAMP AS OF '{when}'")
+    assert ids(spark_catalog, f"plake.`{tmp_path}/x`") == [1, 2, 3, 4]
+    sql(f"CREATE TABLE plake.typed.placed SHALLOW CLONE plake.`{tmp_path}/x` "
+        f"LOCATION '{tmp_path}/placed'")  # fmt: skip
+    spark_catalog.sql(f"INSERT INTO plake.`{tmp_path}/x` VALUES (5, 1)")
+    assert ids(spark_catalog, "plake.typed.placed") == [1, 2, 3, 4]
+    assert (tmp_path / "placed/_plake").is_dir()
+    stream = (
+        spark_catalog.readStream.table("plake.typed.placed").writeStream.format("memory")
+        .queryName("of_a_clone").trigger(availableNow=True)
+        .option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+    )  # fmt: skip
+    stream.awaitTermination()
+    assert ids(spark_catalog, "of_a_clone") == [1, 2, 3, 4]
+    for name in ("trial", "placed"):
+        sql(f"DROP TABLE plake.typed.{name}")
+
+
 def test_optimize_sorts_a_table_by_its_clustering_columns(spark_catalog: SparkSession) -> None:
     sql = spark_catalog.sql
     sql("CREATE NAMESPACE IF NOT EXISTS plake.typed")

@@ -113,6 +113,24 @@ def agree(frame: DataFrame, oracle: DataFrame, *conditions: str) -> None:
     assert rows(instants(found)) == rows(instants(expected))
 
 
+def test_spark_reads_the_files_of_a_clone_where_they_are(
+    spark_reader: SparkSession, tmp_path: Path
+) -> None:
+    """With deletion vectors of the origin and of the clone."""
+    catalog, source = f"sqlite:///{tmp_path}/catalog.db", tmp_path / "its source"
+    lake.write_dataset(pa.table({"id": range(9), "p": [0, 1, 2] * 3}), source, catalog=catalog,
+                       partition_by="p")  # fmt: skip
+    dataset = lake.open_dataset(source, catalog=catalog)
+    dataset.delete("id = 1")
+    clone = dataset.clone(tmp_path / "clone")
+    clone.delete("id = 2")
+    lake.write_dataset({"id": [9], "p": [0]}, clone.uri, catalog=catalog)
+    read = spark_reader.read.format("plake").option("catalog", catalog)
+    frame = read.load(str(tmp_path / "clone")).where("id < 8 OR id = 9")
+    assert is_read_by_spark(frame)
+    assert sorted(row.id for row in frame.collect()) == [0, 3, 4, 5, 6, 7, 9]
+
+
 # --- the same rows -----------------------------------------------------------------
 
 

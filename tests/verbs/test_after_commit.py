@@ -78,6 +78,7 @@ VERBS: dict[str, Callable[[lake.Dataset], Any]] = {
     "branch": lambda d: d.branch("more", version=1).uri.rpartition("#")[2],
     "fast_forward": lambda d: d.fast_forward("audit"),
     "drop_branch": lambda d: d.drop_branch("audit"),
+    "clone": lambda d: d.clone(d.uri + "-clone").uri.rpartition("-")[2],
     "expire_versions": lambda d: d.expire_versions(keep_last=1).oldest_version,
     "write_dataset": lambda d: lake.write_dataset({"n": [7], "v": [7]}, d.uri, **_same(d)),
     "write_dataset with a pair": lambda d: lake.write_dataset(

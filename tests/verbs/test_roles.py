@@ -152,6 +152,8 @@ VERBS: dict[str, dict[str, Callable[[lake.Dataset], Any]]] = {
         "add_consumer": lambda d: d.add_consumer("nightly"),
         "drop_consumer": lambda d: d.drop_consumer("billing"),
         "branch and fast_forward": _fast_forward,
+        "clone": lambda d: _catalog(d).dataset("gone").clone("trial"),
+        "clone deep": lambda d: d.refresh().clone("copied", deep=True),
     },
     "maintainer": {
         "erase": lambda d: d.erase("n = 2"),

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakehouse_source.catalog.same_place import is_dataset_at
 from lakehouse_source.catalog.sql import records, write_states
 from lakehouse_source.catalog.sql import statements as sql
+from lakehouse_source.catalog.sql.clones import CloneReader
 from lakehouse_source.catalog.sql.iceberg import IcebergFiles
 from lakehouse_source.catalog.sql.names import Names
 from lakehouse_source.catalog.sql.records import Description, to_datetime, to_microseconds
@@ -45,7 +46,7 @@ class Current:
     write_id: str | None
 
 
-class HistoryReader(TagReader, ConsumerReader, BranchReader):
+class HistoryReader(TagReader, ConsumerReader, BranchReader, CloneReader):
     """What the catalog has about datasets, besides their files."""
 
     def __init__(self, session: Session) -> None:

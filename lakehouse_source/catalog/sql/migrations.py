@@ -30,6 +30,7 @@ TABLES = (
     "dataset_drops",
     "dataset_consumers",
     "iceberg_files",
+    "dataset_clones",
 )
 
 _FIRST: Sequence[str] = (
@@ -341,10 +342,21 @@ _TENTH: Sequence[str] = (
 # (`write_states.py`). An older format would write to it: it has to be refused.
 _ELEVENTH: Sequence[str] = ("ALTER TABLE pending_writes ADD COLUMN login TEXT",)
 
+# From this format on, a dataset may have files in the folder of another one, from which it was
+# cloned (`clones.py`). A vacuum of an older format would delete these files. It has to be refused.
+_TWELFTH: Sequence[str] = (
+    """CREATE TABLE dataset_clones (
+        dataset_id BIGINT NOT NULL,
+        origin_id BIGINT NOT NULL,
+        created_at BIGINT NOT NULL DEFAULT ({now}),
+        PRIMARY KEY (origin_id, dataset_id)
+    ){without_rowid}""",
+)
+
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
 )
 LATEST = len(MIGRATIONS)
 

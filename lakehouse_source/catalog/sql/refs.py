@@ -11,6 +11,7 @@ from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.statements import Session
 from lakehouse_source.model import Consumer, DatasetRecord
+from lakehouse_source.storage import SHARED
 
 # --- Tags: names of versions of one dataset. All SQL about them.
 #
@@ -114,11 +115,16 @@ _BRANCHES = (
     "JOIN datasets AS d ON d.id = b.branch_id WHERE b.dataset_id = ? AND d.dropped_at IS NULL "
     "ORDER BY b.branch_id"
 )
+# A dataset has files wherever another one may have files.
+SHARE_AS = (
+    "INSERT INTO dataset_clones (dataset_id, origin_id) SELECT CAST(? AS BIGINT), c.origin_id "
+    "FROM dataset_clones AS c WHERE c.dataset_id = ?"
+)
 _INSERT = (
     "INSERT INTO dataset_branches (branch_id, dataset_id, name, base_version) VALUES (?, ?, ?, ?)"
 )
 # The base is the oldest version that can be read.
-_BEGIN = (
+BEGIN = (
     "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
     "properties_json = ? WHERE id = ?"
 )
@@ -135,10 +141,18 @@ _COPY_HISTORY = (
 )
 
 
+# Of a clone: the folder that the files are in comes before the path, unless they are in the folder
+# of another dataset already.
+_COPIED = {
+    "file_path": f"CASE WHEN substr(x.file_path, 1, {len(SHARED)}) = '{SHARED}' THEN x.file_path "
+    "ELSE CAST(? AS TEXT) || x.file_path END"
+}
+
+
 def _copies(table: str, columns: tuple[str, ...], key: str = "file_id") -> str:
     """Copy the rows of files to other files: `m` has the old ids and the new ids."""
     names = ", ".join((key, *columns))
-    values = ", ".join(("m.new_id", *(f"x.{column}" for column in columns)))
+    values = ", ".join(("m.new_id", *(_COPIED.get(one, f"x.{one}") for one in columns)))
     return (
         f"INSERT INTO {table} ({names}) SELECT {values} FROM ({{id_pairs}}) AS m "
         f"JOIN {table} AS x ON x.{key} = m.old_id"
@@ -160,7 +174,7 @@ _COPY_BOUNDS = (
     )
     + " ORDER BY x.column_id, x.level, x.upper, x.lower"
 )
-_COPY_VECTORS = (
+COPY_VECTORS = (
     _of_dataset(
         _copies("deletion_vectors", tuple(one for one in sql.VECTOR_COLUMNS if one != "file_id"))
     )
@@ -234,28 +248,32 @@ class BranchChanges(BranchReader):
         base, mine = branch.base_version, branch.dataset_id
         document = records.json_text(dataset.properties.to_json(), "properties")
         self._session.execute(_INSERT, (mine, dataset.id, branch.name, base))
-        self._session.execute(_BEGIN, (base, base, dataset.next_row_id, document, mine))
+        self._session.execute(BEGIN, (base, base, dataset.next_row_id, document, mine))
+        self._session.execute(SHARE_AS, (mine, dataset.id))
         self._session.execute(_COPY_HISTORY, (write_id, mine))
         files = self._session.query(sql.FILE_IDS, (dataset.id, base, base))
         ids = self.copy_files(mine, (row[0] for row in files))
         if ids:
-            self._session.execute(_COPY_VECTORS, (mine, _pairs(ids), base, base))
+            self._session.execute(COPY_VECTORS, (mine, "", pairs(ids), base, base))
 
-    def copy_files(self, dataset_id: int, file_ids: Iterable[int]) -> dict[int, int]:
+    def copy_files(
+        self, dataset_id: int, file_ids: Iterable[int], folder: str = ""
+    ) -> dict[int, int]:
         """Record files of one dataset for another one too; returns the new ids by the old ids.
 
-        Versions, statistics and bounds are copied; deletion vectors are not.
+        Versions, statistics and bounds are copied; deletion vectors are not. `folder` is where a
+        clone finds the files, as `shared_folder` says it.
         """
         old = sorted(file_ids)
         if not old:
             return {}
         new = sorted(row[0] for row in self._session.query(sql.NEW_FILE_IDS, (len(old),)))
         ids = dict(zip(old, new))
-        pairs = _pairs(ids)
-        self._session.execute(_COPY_FILES, (dataset_id, pairs))
-        self._session.execute(_COPY_ROW_GROUPS, (pairs,))
-        self._session.execute(_COPY_PARTITIONS, (pairs,))
-        self._session.execute(_COPY_BOUNDS, (dataset_id, pairs))
+        listed = pairs(ids)
+        self._session.execute(_COPY_FILES, (dataset_id, folder, listed))
+        self._session.execute(_COPY_ROW_GROUPS, (listed,))
+        self._session.execute(_COPY_PARTITIONS, (listed,))
+        self._session.execute(_COPY_BOUNDS, (dataset_id, listed))
         return ids
 
     def set_branch_base(self, branch_id: int, version: int) -> None:
@@ -273,5 +291,6 @@ class BranchChanges(BranchReader):
             self._session.execute(statement, (dataset_id, branch_id, branch_id, dataset_id))
 
 
-def _pairs(ids: Mapping[int, int]) -> str:
+def pairs(ids: Mapping[int, int]) -> str:
+    """Old and new ids as one bound value, for `{id_pairs}`."""
     return json.dumps(ids, separators=(",", ":"))

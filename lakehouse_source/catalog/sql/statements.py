@@ -467,6 +467,8 @@ FORGET_DATASET = (
     "DELETE FROM dataset_consumers WHERE dataset_id = ?",
     "DELETE FROM dataset_drops WHERE dataset_id = ?",
     "DELETE FROM iceberg_files WHERE dataset_id = ?",
+    "DELETE FROM dataset_clones WHERE dataset_id = ?",
+    "DELETE FROM dataset_clones WHERE origin_id = ?",
 )
 FORGET_DATASET_ROW = "DELETE FROM datasets WHERE id = ? AND dropped_at IS NOT NULL"
 # What the commits after a version, up to another version, took out of a dataset.

@@ -17,6 +17,7 @@ from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
 from lakehouse_source.catalog.sql import records as to_rows
 from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql import write_states
+from lakehouse_source.catalog.sql.clones import CloneChanges
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
 from lakehouse_source.catalog.sql.names import NameChanges
@@ -24,7 +25,6 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.refs import (
     FORGET_BRANCH,
-    BranchChanges,
     ConsumerChanges,
     TagChanges,
 )
@@ -82,7 +82,7 @@ class CatalogTransaction(
     CatalogReader,
     TagChanges,
     ConsumerChanges,
-    BranchChanges,
+    CloneChanges,
     ExpiryChanges,
     ErasureChanges,
     FenceChanges,
@@ -108,8 +108,9 @@ class CatalogTransaction(
             raise InvalidOptionError(
                 option="path",
                 value=base_uri,
-                reason="holds a dataset that was dropped and whose files are being deleted. "
-                "Call finish_drops() of the catalog, then write again.",
+                reason="holds a dataset that was dropped and whose files are being deleted, or "
+                "are those of clones too. Call finish_drops() of the catalog, then write again, "
+                "or choose another folder.",
             )
         return record
 

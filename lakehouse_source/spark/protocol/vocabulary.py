@@ -130,6 +130,7 @@ class Files:
 
     ROOT = "root"  # the dataset's folder as Hadoop names it
     PATHS = "paths"  # of files, relative to the folder
+    ORIGINS = "origins"  # other folders, by what the paths of a clone's files in them begin with
     SIZES = "sizes"  # in bytes, in the order of the paths
     PARTITIONED = "partitioned"  # columns that are not in the files
     VALUES = "partition_values"  # rows of texts, as in answers: the values of these columns

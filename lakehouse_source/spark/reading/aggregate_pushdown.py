@@ -39,7 +39,7 @@ class AggregateReader(DataSourceReader):
         self.pushdown = pushdown
 
     def partitions(self) -> Sequence[InputPartition]:
-        with self.request.opened() as (reader, snapshot):
+        with self.request.opened() as (reader, snapshot, _):
             return [ResponsePartition({ScanResponse.ROWS: self._response(reader, snapshot)})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

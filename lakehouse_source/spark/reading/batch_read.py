@@ -66,7 +66,7 @@ class PlakeReader(DataSourceReader):
 
     def _make_plan(self) -> ScanPlan:
         request, pushed = self.request, self.pushdown
-        with request.opened() as (reader, snapshot):
+        with request.opened() as (reader, snapshot, location):
             self._snapshot = snapshot
             condition = PredicateSet.of(request.where) & decode_supported(
                 pushed.condition, snapshot.schema
@@ -79,7 +79,7 @@ class PlakeReader(DataSourceReader):
             made = plan(
                 reader,
                 snapshot,
-                read_uri=request.address.location,
+                read_uri=location,
                 predicates=condition & decode_supported(keys, snapshot.schema),
                 columns=columns_for(self.schema, columns),
                 limit=pushed.limit,
@@ -124,7 +124,7 @@ class PlakeReader(DataSourceReader):
         assert snapshot is not None
         if not self.pushdown.joined:
             return None
-        with self.request.opened() as (reader, _):
+        with self.request.opened() as (reader, _, _):
             return key_columns(reader, snapshot, made, self.schema.names)
 
     def _files(self) -> SparkFiles:
@@ -138,7 +138,7 @@ class PlakeReader(DataSourceReader):
         found = spark_files(self.pushdown, snapshot, made, request.where)
         is_free = self.pushdown.reader == Reader.AUTO and not is_small(self.pushdown, made)
         if is_free and needs_statistics(made):
-            with request.opened() as (reader, _):
+            with request.opened() as (reader, _, _):
                 check_matches(reader, snapshot, made)
         # Spark's reader cannot use keys of other columns, so finding them would be wasted.
         by_spark = self.pushdown.joined and not is_free

@@ -33,6 +33,7 @@ from lakehouse_source.spark.session.secrets import (
     split_storage_options,
 )
 from lakehouse_source.spark.types import spark_schema
+from lakehouse_source.storage import StorageLocation
 
 # The time between two looks for a dataset that a stream waits for.
 _POLL_SECONDS = 0.5
@@ -63,11 +64,12 @@ class ReadRequest:
         return Address(self.path, catalog_of_query(self.catalog), self.storage_options)
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
-        """A reader of the catalog, and the version of the frame."""
+    def opened(self) -> Iterator[tuple[CatalogReader, Snapshot, StorageLocation]]:
+        """A reader of the catalog, the version of the frame, and where its files are."""
         address = self.address
         with address.open() as catalog, catalog.read() as reader:
-            yield reader, address.snapshot(catalog, reader, self.seen)
+            snapshot = address.snapshot(catalog, reader, self.seen)
+            yield reader, snapshot, address.location
 
     @property
     def seen(self) -> SeenVersion:

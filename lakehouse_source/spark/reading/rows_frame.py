@@ -50,7 +50,7 @@ class RowsFrame:
         """The version, which only the process that resolved it has open already."""
         request = self.request
         if self._snapshot is None:
-            with request.opened() as (_, self._snapshot):
+            with request.opened() as (_, self._snapshot, _):
                 pass
         return self._snapshot
 

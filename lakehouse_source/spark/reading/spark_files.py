@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -56,7 +56,14 @@ from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, Sc
 from lakehouse_source.spark.reading.packing import ResponsePartition, counts
 from lakehouse_source.spark.reading.pushdown import Pushdown
 from lakehouse_source.spark.types import as_text, narrowed_structs, spark_schema
-from lakehouse_source.storage import Storage, canonical_uri, check_relative, local_path
+from lakehouse_source.storage import (
+    Storage,
+    canonical_uri,
+    check_relative,
+    local_path,
+    shared_folder,
+    split_shared,
+)
 
 # The most footers that are read to learn the codecs of writes, one for each write.
 MOST_WRITES = 256
@@ -96,9 +103,9 @@ def spark_files(
     layouts = _Layouts(columns, tasks)
     if not pushdown.changed_files:
         layouts.check_plain(tasks)
-    root = _root(plan)
-    _check_files(root, tasks)
-    _check_codecs(root, tasks)
+    roots = _roots(plan)
+    _check_files(roots, tasks)
+    _check_codecs(Storage(plan.spec.uri), tasks)
     values: dict[tuple[str | None, ...], int] = {}
     values_of = [values.setdefault(columns.values(task), len(values)) for task in tasks]
     total = plan.pruning.files_total
@@ -115,8 +122,9 @@ def spark_files(
             ScanResponse.BYTE_COUNT: plan.pruning.bytes_read,
             ScanResponse.COUNTS: counts(plan.pruning),
             ScanResponse.NOTE: note,
-            Files.ROOT: "file:" + root,
+            Files.ROOT: "file:" + roots.pop(None),
             Files.PATHS: [task.path for task in tasks],
+            Files.ORIGINS: {shared_folder(one or 0): roots[one] for one in roots},
             Files.SIZES: [task.size_bytes for task in tasks],
             Files.PARTITIONED: [field.name for field in columns.partitioned],
             Files.VALUES: [list(row) for row in values],
@@ -331,33 +339,41 @@ def _names(type_: pa.DataType) -> list[str]:
 # --- files -----------------------------------------------------------------------
 
 
-def _root(plan: ScanPlan) -> str:
-    """The dataset's folder on this machine."""
-    uri = plan.spec.uri if isinstance(plan.spec.uri, str) else plan.spec.uri.given
-    path = local_path(canonical_uri(uri))
-    if path is None:
-        raise Unsuited("the files are in an object store")
-    return path
+def _roots(plan: ScanPlan) -> dict[int | None, str]:
+    """The dataset's folder on this machine, and those of the datasets that it was cloned from."""
+    where = plan.spec.uri
+    uris: dict[int | None, str] = {None: where if isinstance(where, str) else where.given}
+    if not isinstance(where, str):
+        uris |= {origin: one.uri for origin, one in where.origins.items()}
+    found = {}
+    for origin, uri in uris.items():
+        path = local_path(canonical_uri(uri))
+        if path is None:
+            raise Unsuited("the files are in an object store")
+        found[origin] = path
+    return found
 
 
-def _check_files(root: str, tasks: Sequence[ScanTask]) -> None:
+def _check_files(roots: Mapping[int | None, str], tasks: Sequence[ScanTask]) -> None:
     """Check each file as plake's own reader does before it reads a file.
 
     If something is wrong, Python reads the scan, and fails with plake's error.
     """
-    real_root = os.path.realpath(root).rstrip("/") + "/"
+    real_roots = {one: os.path.realpath(root).rstrip("/") + "/" for one, root in roots.items()}
     inside: dict[str, bool] = {}
 
     def check(path: str, size_bytes: int) -> None:
+        folder = path.rpartition("/")[0]
+        origin, path = split_shared(path)
         try:
             check_relative(path)
+            root = roots[origin]
             found = os.lstat(f"{root}/{path}")
-        except (PlakeError, OSError):
+        except (PlakeError, OSError, KeyError):
             raise Unsuited("a file is missing") from None
-        folder = path.rpartition("/")[0]
         if folder not in inside:
-            real = os.path.realpath(f"{root}/{folder}") + "/"
-            inside[folder] = real.startswith(real_root)
+            real = os.path.realpath(f"{root}/{path.rpartition('/')[0]}") + "/"
+            inside[folder] = real.startswith(real_roots[origin])
         if not stat.S_ISREG(found.st_mode) or not inside[folder]:
             raise Unsuited("a file is a link")
         if found.st_size != size_bytes:
@@ -396,7 +412,7 @@ def _identity(task: ScanTask) -> list[int]:
 _known_writes: set[UUID] = set()
 
 
-def _check_codecs(root: str, tasks: Sequence[ScanTask]) -> None:
+def _check_codecs(storage: Storage, tasks: Sequence[ScanTask]) -> None:
     """Read a footer of each write: all files of a write have the same codecs."""
     unknown: dict[UUID, str] = {}
     for task in tasks:
@@ -405,7 +421,6 @@ def _check_codecs(root: str, tasks: Sequence[ScanTask]) -> None:
             unknown[name[0]] = task.path
     if len(unknown) > MOST_WRITES:
         raise Unsuited(f"more than {MOST_WRITES} writes made the files")
-    storage = Storage(root)
     for write, path in unknown.items():
         try:
             with storage.open_input(path) as source:

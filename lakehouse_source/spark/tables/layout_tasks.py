@@ -161,6 +161,8 @@ def commit_parts(
         CommitConflictError: another commit removed one of the files, or rows of one.
     """
     staged = parts[0].staged
+    with catalog.read() as reader:
+        address.snapshot(catalog, reader)  # its location then finds the files of a clone
     return commit_compaction(
         catalog,
         replace(staged, spec=replace(staged.spec, uri=address.location)),

@@ -110,6 +110,9 @@ class CalledTable:
             )
         return self.about.name
 
+    def other(self, given: str) -> CalledTable:
+        return CalledTable(self.about.about(given))
+
     @contextmanager
     def names(self) -> Iterator[DatasetCatalog]:
         with names_of(self.about) as catalog:

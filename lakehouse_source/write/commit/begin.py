@@ -253,6 +253,7 @@ def begin(
             tx.register_dataset(address.key, address.uri.rstrip("/").rsplit("/", 1)[-1])
             current = tx.current(address.key)
             assert current is not None  # `register_dataset` inserts it or waits for who does
+        address.share(catalog, tx, current.dataset)
         staged = _stage(tx, current, address, incoming, options, write_id, base)
         if not current.is_claimed:
             tx.set_claimed(current.dataset.id)
@@ -292,6 +293,7 @@ def _begin_reserved(
             current = reader.current(address.key, write_id)
             if current is None or current.write_state is not WriteState.PENDING:
                 return None
+            address.share(catalog, reader, current.dataset)
             return _stage(reader, current, address, incoming, options, write_id, base)
     except PlakeError as error:
         if error.retryable:

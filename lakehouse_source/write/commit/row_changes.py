@@ -20,7 +20,7 @@ from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DeletionVector, FileRecord, TransactionRecord
 from lakehouse_source.parquet.names import vector_file_name
 from lakehouse_source.parquet.open_file import deleted_rows
-from lakehouse_source.storage import Storage
+from lakehouse_source.storage import Storage, split_shared
 from lakehouse_source.write.commit.conflicts import Change, Collision, Isolation, change_of
 
 # The catalog keeps a copy of smaller blobs, which travel with scan tasks.
@@ -165,7 +165,9 @@ def write_vectors(
     if not positions:
         return {}
     puffin = PuffinFile()
-    blobs = {id: puffin.add(file.path, rows) for id, (file, rows) in positions.items()}
+    blobs = {
+        id: puffin.add(split_shared(file.path)[1], rows) for id, (file, rows) in positions.items()
+    }
     content = puffin.finish()
     sha256 = hashlib.sha256(content).digest()
     path = vector_file_name(write_id)

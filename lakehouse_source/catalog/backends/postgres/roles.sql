@@ -48,13 +48,13 @@ GRANT plake_writer TO plake_maintainer;
 REVOKE INSERT, UPDATE, DELETE ON catalog_format, datasets, schema_versions, transactions, files,
     deletion_vectors, row_groups, partitions, column_bounds, pending_writes, dataset_namespaces,
     dataset_names, dataset_tags, dataset_branches, catalog_settings, dataset_views, dataset_drops,
-    dataset_consumers, iceberg_files FROM plake_appender, plake_writer, plake_maintainer;
+    dataset_consumers, iceberg_files, dataset_clones FROM plake_appender, plake_writer, plake_maintainer;
 
 -- plake_reader
 GRANT SELECT ON catalog_format, datasets, schema_versions, transactions, files, deletion_vectors,
     row_groups, partitions, column_bounds, pending_writes, dataset_namespaces, dataset_names,
     dataset_tags, dataset_branches, catalog_settings, dataset_views,
-    dataset_drops, dataset_consumers, iceberg_files TO plake_reader;
+    dataset_drops, dataset_consumers, iceberg_files, dataset_clones TO plake_reader;
 
 -- plake_appender
 GRANT INSERT (dataset_id, version, timestamp, operation, metadata_json, summary_json, write_id,
@@ -83,6 +83,8 @@ GRANT INSERT (dataset_id, version, arrow_schema) ON schema_versions TO plake_wri
 GRANT INSERT (dataset_id, file_id, version, file_path, file_size_bytes, blob_offset, blob_length,
     cardinality, small_blob, sha256) ON deletion_vectors TO plake_writer;
 GRANT INSERT (branch_id, dataset_id, name, base_version) ON dataset_branches TO plake_writer;
+GRANT INSERT (dataset_id, origin_id) ON dataset_clones TO plake_writer;
+GRANT UPDATE (file_path) ON files TO plake_writer;  -- of its own write, before it is committed
 GRANT UPDATE (properties_json, oldest_version, managed) ON datasets TO plake_writer;
 GRANT UPDATE (removed_version, is_tombstoned) ON files TO plake_writer;
 GRANT UPDATE (removed_version) ON deletion_vectors TO plake_writer;
@@ -107,7 +109,7 @@ GRANT INSERT (removed_version, is_tombstoned, expired_at) ON files TO plake_main
 GRANT INSERT (removed_version) ON deletion_vectors TO plake_maintainer;
 GRANT UPDATE (expired_at) ON files, deletion_vectors, iceberg_files TO plake_maintainer;
 GRANT DELETE ON datasets, schema_versions, transactions, deletion_vectors, row_groups, partitions,
-    dataset_branches, iceberg_files TO plake_maintainer;
+    dataset_branches, iceberg_files, dataset_clones TO plake_maintainer;
 GRANT UPDATE (file_path, file_size_bytes, row_count, stats_complete, sha256) ON files
     TO plake_maintainer;  -- an erasure lets versions name other files, and corrects their counts
 GRANT UPDATE (summary_json, metadata_json) ON transactions TO plake_maintainer;

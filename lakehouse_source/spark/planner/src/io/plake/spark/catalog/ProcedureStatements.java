@@ -38,7 +38,7 @@ public final class ProcedureStatements implements InvocationHandler {
   /** With which words such a statement begins: other texts are not looked at. */
   private static final Pattern FIRST = Pattern.compile(
       "(?:\\s|--[^\\n]*\\n|/\\*.*?\\*/)*+(?:VACUUM|OPTIMIZE|DESC|DESCRIBE|RESTORE|CONVERT|REORG|ALTER"
-          + "|MSCK|GENERATE)\\b.*", Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
+          + "|MSCK|GENERATE|CREATE(?=\\b.*\\bCLONE\\b))\\b.*", Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
 
   private static final Pattern PLAIN = Pattern.compile("[A-Za-z_][A-Za-z0-9_]*");
   private static final Pattern INTEGER = Pattern.compile("[0-9]{1,18}");
@@ -113,6 +113,8 @@ public final class ProcedureStatements implements InvocationHandler {
       Subject table = subject(words);
       return table == null || !words.take("APPLY", "(", "PURGE", ")") || !words.isDone() ? null
           : table.call("compact", "rewrite_deleted => true");
+    } else if (words.take("CREATE")) {
+      return clone(words);
     } else if (words.take("ALTER", "TABLE")) {
       return reference(words);
     } else if (words.take("MSCK", "REPAIR", "TABLE")) {
@@ -203,6 +205,37 @@ public final class ProcedureStatements implements InvocationHandler {
     }
     words.take("NO", "STATISTICS"); // plake reads the footers anyway
     return words.isDone() ? call(catalog, "convert", "path => " + literal(parts.get(1))) : null;
+  }
+
+  /** {@code CREATE TABLE t SHALLOW CLONE s VERSION AS OF 3}, of two tables of one catalog. */
+  private String clone(Words words) throws ParseException {
+    String replace = words.take("OR", "REPLACE") ? "replace => true" : "";
+    if (!words.take("TABLE")) {
+      return null;
+    }
+    String existOk = words.take("IF", "NOT", "EXISTS") ? "exist_ok => true" : "";
+    Subject made = subject(words);
+    String deep = words.take("DEEP", "CLONE") ? "deep => true"
+        : words.take("SHALLOW", "CLONE") ? "" : null;
+    Subject table = made == null || deep == null ? null : subject(words);
+    String at = "";
+    if (words.take("VERSION", "AS", "OF")) {
+      String version = words.taken(INTEGER);
+      at = version == null ? null : "version => " + version + "L";
+    } else if (words.take("TIMESTAMP", "AS", "OF")) {
+      at = "timestamp => CAST(" + words.until("LOCATION") + " AS TIMESTAMP)";
+    }
+    String place = words.take("LOCATION") ? "location => " + words.until() : "";
+    if (table == null || at == null || !words.isDone()) {
+      return null;
+    }
+    Subject named = made.isPath() ? table : made;
+    if (!table.isPath() && !table.catalog.equals(named.catalog)) {
+      throw new UnsupportedOperationException("A clone is in the catalog of its source: "
+          + named.catalog + " is not " + table.catalog);
+    }
+    return call(named.catalog, "clone", "table => " + literal(table.argument()),
+        "to => " + literal(made.argument()), at, deep, replace, existOk, place);
   }
 
   /** Iceberg's {@code ALTER TABLE t CREATE TAG x AS OF VERSION 3}, and the same of branches. */

@@ -37,15 +37,15 @@ final class DeletedRows implements Serializable {
   private final byte[] copy;
 
   /**
-   * @param root the folder of the dataset on this machine
-   * @param file relative to it
+   * @param puffin on this machine
+   * @param file as the catalog has it
    * @param found as {@code Vocabulary.Files.DELETED} tells
    */
-  DeletedRows(String root, String file, List<?> found) {
+  DeletedRows(String puffin, String file, List<?> found) {
     this.file = file;
     this.cardinality = ((Number) found.get(0)).longValue();
     this.rowCount = ((Number) found.get(1)).longValue();
-    this.puffin = root + "/" + found.get(2);
+    this.puffin = puffin;
     this.offset = ((Number) found.get(3)).longValue();
     this.length = ((Number) found.get(4)).intValue();
     this.copy = found.get(5) == null ? null : HexFormat.of().parseHex((String) found.get(5));

@@ -70,7 +70,7 @@ public final class PlakeFiles implements FileIndex {
     long total = 0;
     for (int i = 0; i < response.list(Vocabulary.Files.PATHS).size(); i++) {
       long size = ((Number) response.list(Vocabulary.Files.SIZES).get(i)).longValue();
-      Path path = new Path(response.root() + "/" + response.list(Vocabulary.Files.PATHS).get(i));
+      Path path = new Path(response.file((String) response.list(Vocabulary.Files.PATHS).get(i)));
       files.add(new FileStatus(size, false, 1, 0, 0, path));
       valuesOf.add(((Number) response.list(Vocabulary.Files.VALUES_OF).get(i)).intValue());
       total += size;
@@ -96,7 +96,8 @@ public final class PlakeFiles implements FileIndex {
     found.put(FileBatches.LAYOUT, layout);
     String path = (String) response.list(Vocabulary.Files.PATHS).get(i);
     if (deleted != null) {
-      found.put(FileBatches.DELETED, new DeletedRows(root.toUri().getPath(), path, deleted));
+      String puffin = new Path(response.file((String) deleted.get(2))).toUri().getPath();
+      found.put(FileBatches.DELETED, new DeletedRows(puffin, path, deleted));
     }
     if (!response.places().isEmpty()) {
       List<?> identity = (List<?>) response.list(Vocabulary.Files.IDENTITIES).get(i);

@@ -71,6 +71,17 @@ public final class ReaderResponse {
     return (String) files.get(Vocabulary.Files.ROOT);
   }
 
+  /** Where a file is, as Hadoop names it; a clone's may be in the folder of another dataset. */
+  public String file(String path) {
+    for (Map.Entry<?, ?> one : ((Map<?, ?>) files.get(Vocabulary.Files.ORIGINS)).entrySet()) {
+      String prefix = (String) one.getKey();
+      if (path.startsWith(prefix)) {
+        return "file:" + one.getValue() + "/" + path.substring(prefix.length());
+      }
+    }
+    return root() + "/" + path;
+  }
+
   /** The columns that tell where a row is stored, with plake's names for them. */
   public Map<?, ?> places() {
     return (Map<?, ?>) files.get(Vocabulary.Files.PLACES);
