@@ -2846,9 +2846,9 @@ MUTANTS = [
             "os.open(folder, _ON_THE_WAY, dir_fd=above)",
         ),
         (
-            "what was opened by name is not what was looked up",
-            "if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):",
-            "if True:",
+            "what is opened by its path is not what was looked up",
+            "os.open(name, _TO_READ | os.O_NONBLOCK, dir_fd=parent)",
+            'os.open(f"{self.root}/{relative}", os.O_RDONLY)',
         ),
         (
             "a link in the place of a new file is followed",

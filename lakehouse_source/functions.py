@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import flag
+from lakehouse_source.arguments import flag, whole_number
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import FileMetadata, WriteResult
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.read.scan import Predicates, Scan
+from lakehouse_source.storage import Storage
+from lakehouse_source.write import delta
 from lakehouse_source.write.add_files import ReadFooters, add_files
 from lakehouse_source.write.commit.commit import abort, commit, commit_all
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
@@ -333,6 +335,8 @@ def convert(
     folder: PathLike,
     *,
     catalog: CatalogLike = None,
+    format: str | None = None,
+    version: int | None = None,
     partitioning: str | None = "hive",
     partition_types: Mapping[str, pa.DataType] | None = None,
     index_columns: str | Sequence[str] | None = None,
@@ -340,15 +344,20 @@ def convert(
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Turn a folder of Parquet files into a dataset, in place.
+    """Turn a folder of Parquet files, or a Delta table, into a dataset, in place.
 
     `Dataset.add_files` adds the files: plake neither rewrites nor deletes them. Their
     schemas are merged by column name: a column that a file lacks is NULL there, and types
     are promoted where each value stays exact. Columns become nullable.
 
+    Of a Delta table, its log tells the files, the rows that are deleted in them, the columns and
+    the partition columns of one version. The log stays as it is. Needs `deltalake`.
+
     Args:
         folder: the folder, which becomes the dataset's.
         catalog: as in `write_dataset`.
+        format: `"parquet"` or `"delta"`; by default what the folder is.
+        version: the version of the Delta table; by default the newest.
         partitioning: `"hive"` makes partition columns of folders named `key=value`; None
             gives folders no meaning.
         partition_types: types of partition columns by name. Another partition column has the type
@@ -364,8 +373,9 @@ def convert(
 
     Raises:
         DatasetExistsError: there is a dataset already.
-        InvalidOptionError, CorruptDatasetError, StorageError, SchemaMismatchError,
-        CommitUnknownError: as `Dataset.add_files` raises them.
+        InvalidOptionError: also if the Delta table has what plake does not read.
+        CorruptDatasetError, StorageError, SchemaMismatchError, CommitUnknownError: as
+            `Dataset.add_files` raises them.
 
     >>> import pyarrow.parquet as pq
     >>> pq.write_to_dataset(flights, "/data/exports", partition_cols=["month"])
@@ -374,6 +384,8 @@ def convert(
     """
     return convert_at(
         Address(folder, catalog, storage_options),
+        format=format,
+        version=version,
         partitioning=partitioning,
         partition_types=partition_types,
         index_columns=index_columns,
@@ -391,6 +403,8 @@ def convert_at(address: Address, **options: Any) -> Dataset:
 def convert_files(
     address: Address,
     *,
+    format: str | None = None,
+    version: int | None = None,
     partitioning: str | None = "hive",
     partition_types: Mapping[str, pa.DataType] | None = None,
     index_columns: str | Sequence[str] | None = None,
@@ -405,7 +419,19 @@ def convert_files(
     options = write_options(
         mode="error", commit_metadata=commit_metadata, index_columns=index_columns
     )
+    if version is not None:
+        whole_number("version", version)
     with address.open(create=True) as opened:
+        if delta.is_meant(Storage(address.location), format, version):
+            return delta.take_over(
+                opened,
+                address,
+                options,
+                version=version,
+                partition_types=partition_types,
+                progress=progress,
+                read_footers=read_footers,
+            )
         return add_files(
             opened,
             address,

@@ -75,6 +75,7 @@ WINGS = {
         ("rows",),
         ("found_files", "layout"),
         ("add_files",),
+        ("delta",),
         ("statements",),
         ("metadata",),
     ),

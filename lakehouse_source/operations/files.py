@@ -43,21 +43,32 @@ def convert(
     path: Annotated[Call, Subject.FOLDER, "the folder, or its URI"],
     partitioning: _Partitioning = "hive",
     index_columns: Annotated[list[str] | None, "columns of the search index"] = None,
+    format: Annotated[str | None, "parquet or delta; by default as the folder is"] = None,
+    version: Annotated[int | None, "of a Delta table; by default the newest"] = None,
+    partitioned_by: Annotated[
+        list[str] | None, "name TYPE of partition columns, whose type is not to be inferred"
+    ] = None,
 ) -> Rows:
-    """Makes a table of a folder of Parquet files, where it stands. CREATE TABLE ... LOCATION gives
-    it a name.
+    """Makes a table of a folder of Parquet files, or of a Delta table, where it stands.
+    CREATE TABLE ... LOCATION gives it a name.
     """
     from lakehouse_source.functions import convert_files
+    from lakehouse_source.operations.column_texts import columns_of
 
     address = path.target.address()
+    columns = columns_of(partitioned_by or (), "partitioned_by")
     # Nothing is read after the commit: the catalog may be unavailable by then.
     made = convert_files(
         address,
+        format=format,
+        version=version,
         partitioning=_partitioning(partitioning),
+        partition_types={field.name: field.type for field in columns},
         index_columns=index_columns,
         progress=path.progress,
     )
-    yield address.uri, made.version, made.files, made.row_count, list(made.metadata[0].partitions)
+    partitions = [] if not made.metadata else list(made.metadata[0].partitions)
+    yield address.uri, made.version, made.files, made.row_count, partitions
 
 
 @operation(

@@ -65,6 +65,20 @@ def _with_id(field: pa.Field, logical: pa.Field | None) -> pa.Field:
     return pa.field(field.name, type_, field.nullable, metadata=metadata)
 
 
+def known_fields(stored: Sequence[pa.Field], logical: Sequence[pa.Field]) -> list[pa.Field]:
+    """The columns of a file that `logical` has by name, without nested fields that it lacks."""
+
+    def known(field: pa.Field) -> pa.Field:
+        below = children(field.type)
+        if pa.types.is_struct(field.type):
+            below = [one for one in below if field_id(one) is not None]
+        return (
+            field.with_type(rebuild(field.type, [known(one) for one in below])) if below else field
+        )
+
+    return [known(one) for one in _matched(stored, logical) if field_id(one) is not None]
+
+
 def leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
     """The types of the leaf columns of a field, in the order that Parquet stores them."""
     if isinstance(type_, pa.BaseExtensionType):

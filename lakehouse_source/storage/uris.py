@@ -177,8 +177,8 @@ def redact_uri(uri: str) -> str:
     return urlunsplit((parts.scheme, shown + host, parts.path, "***" if parts.query else "", ""))
 
 
-# A scheme, an empty part, `.` or `..`, a backslash, a control character.
-_UNSAFE = re.compile(r"\A[^/]*:|(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f]")
+# A scheme, which has no `=`, an empty part, `.` or `..`, a backslash, a control character.
+_UNSAFE = re.compile(r"\A[^/=]*:|(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f]")
 
 
 def check_relative(path: str) -> str:

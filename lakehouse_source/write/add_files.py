@@ -152,7 +152,7 @@ def add_files(
     given = find_files(root, paths, copy=copy, storage_options=storage_options)
     if snapshot is not None:
         _check_not_there(catalog, snapshot, given, root, options)
-    found = _inspect(given, partitioning, progress, read_footers or _read_footers_here)
+    found = _inspect(given, partitioning, progress, read_footers or read_footers_here)
     if snapshot is None:
         added = schema_of_new(found, partition_types or {})
         options = replace(options, partition_by=added.partition_by)
@@ -213,7 +213,7 @@ def read_footer(reader: FooterReader, given: GivenFile) -> ForeignFile:
         return reader.read(given.storage, given.path)
 
 
-def _read_footers_here(given: Sequence[GivenFile]) -> Iterator[ForeignFile]:
+def read_footers_here(given: Sequence[GivenFile]) -> Iterator[ForeignFile]:
     reader = FooterReader()
     local = all(one.storage.is_local for one in given)
     width = _AT_ONCE_LOCAL if local else _AT_ONCE_REMOTE
@@ -252,7 +252,8 @@ def _stage(
     files: list[FileMetadata] = []
     copies: list[FileMetadata] = []
 
-    recorder = CheckedRecorder(staged)
+    spec = staged.spec
+    recorder = CheckedRecorder(staged.write_id, spec.schema, spec.partition_by)
     counting = counted(found, progress, label="adding", unit="files", total=len(found))
     try:
         for one in with_heartbeat(counting, heartbeat_of(catalog, staged)):

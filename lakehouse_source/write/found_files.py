@@ -20,7 +20,7 @@ from lakehouse_source.parquet.names import copy_name, own_name
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field, find_name, storage_type, without_metadata
 from lakehouse_source.schema.merge import dataframe_schema, initial, merge
-from lakehouse_source.schema.name_mapping import ToShow, check_reads_exactly
+from lakehouse_source.schema.name_mapping import ToShow, check_reads_exactly, known_fields
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.schema.partitions import inferred_type, partition_folder, typed_value
 from lakehouse_source.storage import (
@@ -31,7 +31,7 @@ from lakehouse_source.storage import (
     redact_uri,
     split_branch,
 )
-from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.options import WriteOptions
 
 # --- Which files a caller means by the paths given to `add_files` and `convert`.
 
@@ -117,7 +117,7 @@ def _files_at(
     if split_branch(given)[1] is not None:
         raise _refused(given, "reads like a branch of a dataset. Rename the file.")
     location = root.location.sibling(given)
-    inside = _below(location.uri, root)
+    inside = below(location.uri, root)
     if inside is None:
         if not copy:
             raise _refused(
@@ -165,7 +165,7 @@ def _outside(location: StorageLocation) -> Iterator[GivenFile]:
         yield GivenFile(folder, path, tuple(path.split("/")[:-1]), True)
 
 
-def _below(uri: str, root: Storage) -> str | None:
+def below(uri: str, root: Storage) -> str | None:
     """The path below the dataset's URI ("" for itself), None where it is elsewhere."""
     mine, theirs = local_path(uri), local_path(root.uri)
     if mine is None or theirs is None:
@@ -386,10 +386,21 @@ def _one_per_schema(found: Sequence[FoundFile]) -> Iterator[FoundFile]:
 class CheckedRecorder:
     """Checks files against the dataset's schema, and describes them as the catalog records them."""
 
-    def __init__(self, staged: StagedWrite) -> None:
-        self.write_id = staged.write_id
-        self.schema = staged.spec.schema
-        self.partition_by = staged.spec.partition_by
+    def __init__(
+        self,
+        write_id: str,
+        schema: pa.Schema,
+        partition_by: tuple[str, ...],
+        *,
+        is_listed: bool = False,
+    ) -> None:
+        """`is_listed`: a log, and no folder, tells the files and their partition values. Columns
+        of a file that the schema lacks are not read, nor is a partition column that a file has.
+        """
+        self.write_id = write_id
+        self.schema = schema
+        self.partition_by = partition_by
+        self._is_listed = is_listed
         # Per schema of files: how to describe the files, and what their statistics must show.
         self._known: dict[ForeignSchema, tuple[Recorder, list[ToShow]]] = {}
 
@@ -420,6 +431,8 @@ class CheckedRecorder:
             if find_name(field.name, self.partition_by) is None
         ]
         wanted = [field for field in self.schema if field.name not in self.partition_by]
+        if self._is_listed:
+            stored = known_fields(stored, wanted)
         to_show = check_reads_exactly(stored, wanted)
         return Recorder(file.described, self.schema, self.partition_by), to_show
 
@@ -437,7 +450,8 @@ class CheckedRecorder:
                     reason="is not nullable and the folder's name says NULL",
                     hint="Move the file to a folder with a value.",
                 )
-            _check_in_file(one.file, field, value)
+            if not self._is_listed:
+                _check_in_file(one.file, field, value)
             values[name] = value
         return values
 

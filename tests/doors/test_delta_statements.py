@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
+from tests.verbs.delta_tables import add, field, inline, log, metadata, parquet, protocol
 
 pytestmark = pytest.mark.spark
 
@@ -164,6 +166,45 @@ def test_a_folder_of_parquet_is_converted(spark_catalog: SparkSession, tmp_path:
     assert spark_catalog.sql(f"SELECT * FROM plake.`{folder}` WHERE p = 1").count() == 5
 
 
+def test_types_of_partition_columns_are_given(spark_catalog: SparkSession, tmp_path: Path) -> None:
+    folder = f"{tmp_path}/plain"
+    spark_catalog.range(3).selectExpr("id", "id AS p").write.partitionBy("p").parquet(folder)
+    statement = (
+        f"CONVERT TO PLAKE parquet.`{folder}` NO STATISTICS PARTITIONED BY (p DECIMAL(9, 2))"
+    )
+    wrong = said(spark_catalog, statement.replace("(9, 2)", "(9,").replace("DECIMAL", "DECIMALS"))
+    assert "partitioned_by" in wrong
+    spark_catalog.sql(statement)
+    (row,) = spark_catalog.sql(f"SELECT sum(p), typeof(min(p)) FROM plake.`{folder}`").collect()
+    assert (row[0], row[1]) == (3, "decimal(9,2)")
+
+
+def test_a_delta_table_is_converted(spark_catalog: SparkSession, tmp_path: Path) -> None:
+    """With renamed columns and deleted rows."""
+    folder = tmp_path / "delta"
+    columns = [
+        field("n", pa.int64(), number=1, physical="col-1"),
+        field("p", pa.string(), number=2, physical="col-2"),
+    ]
+    path = parquet(folder, "1.parquet", **{"col-1": list(range(10))})
+    features = protocol("columnMapping", "deletionVectors")
+    mapped = metadata(columns, ["p"], delta_columnMapping_mode="name")
+    log(folder, features, mapped, add(path, inline(1, 3), **{"col-2": "a"}))
+    sql = spark_catalog.sql
+    assert "Delta table" in said(spark_catalog, f"CONVERT TO PLAKE parquet.`{folder}`")
+    assert "no Delta table" in said(spark_catalog, f"CONVERT TO PLAKE delta.`{tmp_path}`")
+    sql(f"CONVERT TO PLAKE delta.`{folder}` PARTITIONED BY (p STRING)")
+    left = [0, 2, 4, 5, 6, 7, 8, 9]
+    frame = sql(f"SELECT n FROM plake.`{folder}` WHERE p = 'a'")
+    assert sorted(row.n for row in frame.collect()) == left
+    sql(f"INSERT INTO plake.`{folder}` VALUES (11, 'b')")
+    sql(f"MERGE INTO plake.`{folder}` AS t USING (SELECT 2L AS n) AS s ON t.n = s.n "
+        "WHEN MATCHED THEN UPDATE SET p = 'c'")  # fmt: skip
+    sql(f"VACUUM plake.`{folder}`")
+    found = sql(f"SELECT n, p FROM plake.`{folder}` WHERE p <> 'a' ORDER BY n").collect()
+    assert [tuple(row) for row in found] == [(2, "c"), (11, "b")]
+
+
 REFUSED = {
     "MSCK REPAIR TABLE {}": "add_files",
     "GENERATE symlink_format_manifest FOR TABLE {}": "engines.md",
@@ -188,6 +229,8 @@ OTHERS = (
     "RESTORE plake.typed.t TO VERSION",
     "DESCRIBE HISTORY plake.typed.t LIMIT many",
     "CONVERT TO DELTA parquet.`/a`",
+    "CONVERT TO PLAKE iceberg.`/a`",
+    "CONVERT TO PLAKE delta.`/a` PARTITIONED BY (a INT",
     "REORG TABLE plake.typed.t APPLY (UPGRADE)",
     "ALTER TABLE plake.typed.t CREATE TAG a b",
     "GENERATE x FOR TABLE other.t",
@@ -211,8 +254,25 @@ WORDS = (
     *("VACUUM", "OPTIMIZE", "DESCRIBE", "DESC", "HISTORY", "DETAIL", "RESTORE", "TABLE", "ALTER"),
     *("CREATE", "DROP", "TAG", "BRANCH", "CLUSTER", "BY", "NONE", "MSCK", "REPAIR", "CONVERT"),
     *("TO", "VERSION", "AS", "OF", "REORG", "APPLY", "PURGE", "SELECT", "FROM", "WHERE", "LIMIT"),
+    *("PARTITIONED", "RETAIN", "HOURS", "ZORDER", "FULL", "delta.`/a`", "parquet.`/a`", "PLAKE"),
     *("(", ")", ",", ".", ";", "--\n", "/* x */", "'text'", "`a b`", "1", "0.5", "plake", "t"),
     *("plake.typed.t", "spark_catalog.t", "EXTENDED", "COLUMN", "ADD", "=", "€", "'"),
+)
+
+
+STATEMENTS = (
+    *OTHERS,
+    "VACUUM plake.typed.t RETAIN 7 HOURS DRY RUN",
+    "OPTIMIZE plake.typed.t WHERE p = 1 ZORDER BY ( a , b )",
+    "RESTORE TABLE plake.typed.t TO VERSION AS OF 1",
+    "REORG TABLE plake.typed.t APPLY ( PURGE )",
+    "ALTER TABLE plake.typed.t CLUSTER BY NONE",
+    "ALTER TABLE plake.typed.t CREATE TAG x AS OF VERSION 1",
+    "ALTER TABLE plake.typed.t DROP COLUMN x",
+    "DESCRIBE TABLE EXTENDED plake.typed.t x",
+    "MSCK REPAIR TABLE t ADD PARTITIONS",
+    "CONVERT TO PLAKE delta.`/a` PARTITIONED BY ( a INT )",
+    "SELECT a , b FROM t WHERE a = 1 LIMIT 2",
 )
 
 
@@ -227,7 +287,13 @@ def test_no_text_that_spark_accepts_is_changed(
     ours = spark_catalog._jsparkSession.sessionState().sqlParser()
     accepted = 0
     for _ in range(count):
-        text = " ".join(drawn.choices(WORDS, k=drawn.randint(1, 9)))
+        words = drawn.choices(WORDS, k=drawn.randint(1, 9))
+        if drawn.random() < 0.5:  # a statement of somebody, with a word taken out, put in or moved
+            words = drawn.choice(STATEMENTS).split(" ")
+            for _ in range(drawn.randint(1, 3)):
+                words.insert(drawn.randint(0, len(words)), drawn.choice(WORDS))
+                words.pop(drawn.randrange(len(words)))
+        text = " ".join(words)
         expected = parsed(plain, text)
         if expected is None or text.split()[1:2] in (["HISTORY"], ["DETAIL"]):
             continue

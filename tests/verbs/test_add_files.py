@@ -859,7 +859,7 @@ def test_the_folder_of_another_table_format_is_refused(folder: Path, log: str, k
     (folder / log).parent.mkdir()
     (folder / log).write_text("{}")
     with pytest.raises(lake.InvalidOptionError, match=f"part of a {kind} table"):
-        lake.convert(folder)
+        lake.convert(folder, format="parquet")
     lake.write_dataset(pa.table({"id": [2]}), folder)
     dataset = lake.open_dataset(folder)
     dataset.add_files([there])

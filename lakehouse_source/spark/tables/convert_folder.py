@@ -38,6 +38,8 @@ def convert(
     folder: PathLike,
     *,
     catalog: CatalogLike = None,
+    format: str | None = None,
+    version: int | None = None,
     partitioning: str | None = "hive",
     partition_types: Mapping[str, pa.DataType] | None = None,
     index_columns: str | Sequence[str] | None = None,
@@ -45,7 +47,7 @@ def convert(
     progress: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Make a dataset of a folder of Parquet files, as `lakehouse_source.convert` does.
+    """Make a dataset of Parquet files or of a Delta table, as `lakehouse_source.convert` does.
 
     The driver lists the folder, Spark tasks read the footers, and the driver commits. So the
     executors must reach the folder by the same path. This is worth it for more than about ten
@@ -62,6 +64,8 @@ def convert(
     take_configuration()
     return convert_at(
         Address(folder, catalog, storage_options),
+        format=format,
+        version=version,
         partitioning=partitioning,
         partition_types=partition_types,
         index_columns=index_columns,

@@ -17,7 +17,7 @@ from lakehouse_source.deletion import Positions, PuffinFile
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import DeletionVector, FileRecord, TransactionRecord
+from lakehouse_source.model import DeletionVector, FileMetadata, FileRecord, TransactionRecord
 from lakehouse_source.parquet.names import vector_file_name
 from lakehouse_source.parquet.open_file import deleted_rows
 from lakehouse_source.storage import Storage, split_shared
@@ -159,7 +159,9 @@ def find_changes(
 
 
 def write_vectors(
-    positions: Mapping[int, tuple[FileRecord, Positions]], write_id: str, storage: Storage
+    positions: Mapping[int, tuple[FileRecord | FileMetadata, Positions]],
+    write_id: str,
+    storage: Storage,
 ) -> dict[int, DeletionVector]:
     """Write one Puffin file with the vectors of files, by file id. It is durable afterwards."""
     if not positions:

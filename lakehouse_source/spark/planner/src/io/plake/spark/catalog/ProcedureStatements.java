@@ -51,6 +51,7 @@ public final class ProcedureStatements implements InvocationHandler {
       + " properties, version, num_rows AS numRows";
 
   private static final BigDecimal SECONDS_OF_HOUR = new BigDecimal(3600);
+  private static final Set<String> FORMATS = Set.of("parquet", "delta");
   private static final Set<String> QUOTES = Set.of("'", "\"");
 
   private final SparkSession session;
@@ -195,16 +196,26 @@ public final class ProcedureStatements implements InvocationHandler {
     return table == null || to == null || !words.isDone() ? null : table.call("restore", to);
   }
 
-  /** {@code CONVERT TO PLAKE parquet.`/folder`}; the folders' names tell the partition columns. */
+  /** {@code CONVERT TO PLAKE parquet.`/folder` PARTITIONED BY (day DATE)}, or of {@code delta}. */
   private String convert(Words words) throws ParseException {
     List<String> parts = words.name(spark);
     String catalog = anyCatalog();
-    if (parts == null || parts.size() != 2 || !parts.get(0).equalsIgnoreCase("parquet")
-        || catalog == null) {
+    if (parts == null || parts.size() != 2 || catalog == null
+        || !FORMATS.contains(parts.get(0).toLowerCase(Locale.ROOT))) {
       return null;
     }
     words.take("NO", "STATISTICS"); // plake reads the footers anyway
-    return words.isDone() ? call(catalog, "convert", "path => " + literal(parts.get(1))) : null;
+    String partitioned = "";
+    if (words.take("PARTITIONED", "BY", "(")) {
+      String columns = words.until();
+      if (!columns.endsWith(")")) {
+        return null;
+      }
+      partitioned = "partitioned_by => array("
+          + literal(columns.substring(0, columns.length() - 1)) + ")";
+    }
+    return !words.isDone() ? null : call(catalog, "convert", "path => " + literal(parts.get(1)),
+        "format => " + literal(parts.get(0).toLowerCase(Locale.ROOT)), partitioned);
   }
 
   /** {@code CREATE TABLE t SHALLOW CLONE s VERSION AS OF 3}, of two tables of one catalog. */
