@@ -289,8 +289,8 @@ MUTANTS = [
         ),
         (
             "a net feed begins one version late",
-            "plan_net(reader, snapshot, start - 1, own, where, uri)",
-            "plan_net(reader, snapshot, start, own, where, uri)",
+            "net = [(start - 1, snapshot.version)]",
+            "net = [(start, snapshot.version)]",
         ),
     ),
     *_in(

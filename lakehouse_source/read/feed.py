@@ -30,8 +30,7 @@ from lakehouse_source.read.feed_plan import (
     changed_rows,
     commits_that_change_rows,
     last_versions,
-    plan_commits,
-    plan_net,
+    plan_changes,
 )
 from lakehouse_source.read.snapshot import (
     Snapshot,
@@ -315,13 +314,14 @@ class Changes:
         with self._address.open() as catalog, catalog.read() as reader:
             start, snapshot, commits = self._range(catalog, reader)
             where, uri = self._where, self._address.location
-            versions = [one.version for one in commits]
             schema = feed_schema(snapshot.schema, self._columns)
             columns = tuple(schema.names[: -len(FEED_COLUMNS)])
             own = [name for name in columns if name in snapshot.schema.names]
-            per_commit = plan = plan_commits(reader, snapshot, versions, own, where, uri)
+            each = [(one.version - 1, one.version) for one in commits]
+            per_commit = plan = plan_changes(reader, snapshot, each, own, where, uri)
             if self._net and commits:
-                plan = plan_net(reader, snapshot, start - 1, own, where, uri)
+                net = [(start - 1, snapshot.version)]
+                plan = plan_changes(reader, snapshot, net, own, where, uri)
             return Feed(
                 dataset=snapshot.uri,
                 start=start,

@@ -114,38 +114,22 @@ def commits_that_change_rows(
     return [one for one in found if one.version <= end and effect_of(one) is not Effect.NOTHING]
 
 
-def plan_commits(
+def plan_changes(
     reader: CatalogReader,
     newest: Snapshot,
-    versions: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
     columns: Sequence[str],
     where: PredicateSet,
     uri: Where,
 ) -> FeedPlan:
-    """Plan to read `columns` of what each of these commits changed, in the schema of `newest`.
+    """Plan to read `columns` of what differs between the versions of each pair.
+
+    The rows are in the schema of `newest`.
 
     Raises:
         InvalidPredicateError, StorageError, CorruptDatasetError
     """
-    touched = _between(reader, newest, [(version - 1, version) for version in versions])
-    return _plan(reader, newest, touched, columns, where, uri)
-
-
-def plan_net(
-    reader: CatalogReader,
-    newest: Snapshot,
-    since: int,
-    columns: Sequence[str],
-    where: PredicateSet,
-    uri: Where,
-) -> FeedPlan:
-    """Plan to read `columns` of what differs between `newest` and the version `since`.
-
-    Raises:
-        InvalidPredicateError, StorageError, CorruptDatasetError
-    """
-    touched = _between(reader, newest, [(since, newest.version)])
-    return _plan(reader, newest, touched, columns, where, uri)
+    return _plan(reader, newest, _between(reader, newest, pairs), columns, where, uri)
 
 
 def plan_snapshot(

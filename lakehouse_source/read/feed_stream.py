@@ -20,7 +20,7 @@ from lakehouse_source.read.feed import Feed, expired_changes, feed_schema
 from lakehouse_source.read.feed_plan import (
     FeedPlan,
     commits_that_change_rows,
-    plan_commits,
+    plan_changes,
     plan_snapshot,
 )
 from lakehouse_source.read.snapshot import Snapshot
@@ -172,7 +172,8 @@ class ChangedRows(AppendedFiles):
     def _planned(self, versions: Sequence[int], columns: Sequence[str] | None = None) -> FeedPlan:
         own = self._own(self._schema.names if columns is None else columns)
         snapshot, where = self._snapshot, self._where
-        return plan_commits(self._reader, snapshot, versions, own, where, self._location)
+        commits = [(version - 1, version) for version in versions]
+        return plan_changes(self._reader, snapshot, commits, own, where, self._location)
 
     def _plan_of_snapshot(self, start: Position, end: Position, columns: Sequence[str]) -> FeedPlan:
         version = start.snapshot
