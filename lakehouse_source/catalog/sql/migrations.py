@@ -341,10 +341,14 @@ _TENTH: Sequence[str] = (
 # (`write_states.py`). An older format would write to it: it has to be refused.
 _ELEVENTH: Sequence[str] = ("ALTER TABLE pending_writes ADD COLUMN login TEXT",)
 
+# No table changes. From this format on, the properties of a dataset may have constraints
+# (`properties.Check`). An older format would commit rows that break them. It has to be refused.
+_TWELFTH: Sequence[str] = ()
+
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
 )
 LATEST = len(MIGRATIONS)
 
