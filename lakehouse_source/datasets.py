@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import flag, text
+from lakehouse_source.arguments import flag, mapping, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
 from lakehouse_source.catalog.base import WAREHOUSE, in_transaction
@@ -153,6 +153,7 @@ class DatasetCatalog(Catalog):
         location: PathLike | None = None,
         properties: Mapping[str, Any] | None = None,
         table_properties: Mapping[str, str] | None = None,
+        constraints: Mapping[str, str] | None = None,
         comment: str | None = None,
         exist_ok: bool = False,
         replace: bool = False,
@@ -168,6 +169,7 @@ class DatasetCatalog(Catalog):
                 `<warehouse>/<namespace>/<name>`.
             properties: the layout of its files, as in `Dataset.set_properties`.
             table_properties: texts that users note about it.
+            constraints: conditions by name, as in `Dataset.add_constraint`.
             comment: the table property `comment`.
             exist_ok: answer the dataset that has the name, where one does.
             replace: where a dataset has the name, replace its rows, schema and partition
@@ -216,6 +218,7 @@ class DatasetCatalog(Catalog):
                 register_as=key,
                 managed=found is None and location is None,
                 table_properties=texts,
+                constraints=dict(mapping("constraints", constraints or {})),
                 statement="create" if found is None else "replace",
                 **(properties or {}),
             )

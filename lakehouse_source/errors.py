@@ -9,6 +9,7 @@ Grouped by what a handler does:
     ├── InvalidExpressionError          PLAKE_INVALID_EXPRESSION
     ├── AmbiguousMergeError             PLAKE_AMBIGUOUS_MERGE
     ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
+    ├── ConstraintViolationError        PLAKE_CONSTRAINT_VIOLATION
     ├── IcebergUnsupportedError         PLAKE_ICEBERG_UNSUPPORTED
       check what exists, then correct the path, catalog, mode or version
     ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
@@ -267,6 +268,36 @@ class SchemaMismatchError(PlakeError):
     def _message(self) -> str:
         of = f" of {self.dataset}" if self.dataset else ""
         return f"column {self.column!r}{of} {self.reason}. {self.hint}"
+
+
+class ConstraintViolationError(PlakeError):
+    """Rows break a constraint of the dataset; nothing was committed.
+
+    `expression` is the constraint's condition, `row` the first row that breaks it: the columns of
+    the condition first. `reason`: why the condition has no value on a row, as in an overflow.
+
+    >>> dataset.add_constraint("flies", "miles > 0").version
+    2
+    >>> try:
+    ...     lake.write_dataset({"month": [4], "miles": [0]}, "/data/flights")
+    ... except lake.ConstraintViolationError as error:
+    ...     error.constraint, error.row
+    ('flies', 'miles = 0, month = 4, carrier = None')
+    """
+
+    constraint: str
+    expression: str
+    row: str | None = None
+    reason: str | None = None
+
+    def _message(self) -> str:
+        what = f"constraint {self.constraint!r}, CHECK ({_shown(self.expression)}),"
+        if self.reason is not None:
+            return f"{what} has no value on a row: {_shown(self.reason)}. Nothing was committed."
+        return (
+            f"{what} is broken by a row with {self.row}. Nothing was committed: correct the rows, "
+            "or drop the constraint."
+        )
 
 
 class IcebergUnsupportedError(PlakeError):

@@ -59,6 +59,28 @@ COLUMNS = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """A CHECK constraint: the text of a condition that is FALSE on no row.
+
+    It holds in each version from `since` on; rows of a version before may break it.
+    """
+
+    expression: str
+    since: int
+
+    @classmethod
+    def all_of(cls, document: Any) -> Mapping[str, Check]:
+        """The constraints in a parsed JSON document, by name."""
+        found = {}
+        for name, one in dict(document).items():
+            expression, since = one["check"], one["since"]
+            if not isinstance(expression, str) or type(since) is not int:
+                raise TypeError(f"constraint {name!r} is not a text and a version")
+            found[str(name)] = cls(expression, since)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetProperties:
     """What is decided for all later writes of a dataset, as the catalog stores it.
 
@@ -73,9 +95,10 @@ class DatasetProperties:
     are texts that users noted about the dataset (`TBLPROPERTIES` in Spark); no rule of plake
     reads them. `erased_version` is the version of the last erasure (0: there was none): what
     processes remember of files is from before it or after it. `expire_rows` is a condition on rows
-    that `maintain` deletes. `origins` are
-    the ids of the datasets from which it was cloned, and from which those were. `unknown` holds the
-    keys that this release does not know; they are written back unchanged.
+    that `maintain` deletes. `origins` are the ids of the datasets from which it was cloned, and of
+    those from which they were. `constraints` are the CHECK constraints by name: all writers check
+    them (`constraints.py`). `unknown` holds the keys that this release does not know; they are
+    written back unchanged.
     """
 
     partition_by: tuple[str, ...] = ()
@@ -89,6 +112,7 @@ class DatasetProperties:
     erased_version: int = 0
     expire_rows: str | None = None
     origins: tuple[int, ...] = ()
+    constraints: Mapping[str, Check] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DatasetProperties:
@@ -98,8 +122,13 @@ class DatasetProperties:
             for name, kind in _DOCUMENT.items()
             if name in document
         }
-        unknown = {k: v for k, v in document.items() if k not in given and k not in KINDS}
-        return cls(**given, layout=Layout.from_json(document), unknown=unknown)
+        known = {*given, *KINDS, "constraints"}
+        return cls(
+            **given,
+            layout=Layout.from_json(document),
+            constraints=Check.all_of(document.get("constraints", {})),
+            unknown={k: v for k, v in document.items() if k not in known},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The document that `from_json` reads, made of values that JSON can hold."""
@@ -109,13 +138,18 @@ class DatasetProperties:
             for name, value in own.items()
             if value or name in _ALWAYS or (value is not None and name == "index_columns")
         }
+        if self.constraints:
+            chosen["constraints"] = {
+                name: {"check": one.expression, "since": one.since}
+                for name, one in self.constraints.items()
+            }
         return {**self.unknown, **self.layout.to_json(), **chosen}
 
 
 _DOCUMENT = {
     name: hint
     for name, hint in get_type_hints(DatasetProperties).items()
-    if name not in ("layout", "unknown")
+    if name not in ("layout", "constraints", "unknown")
 }
 _ALWAYS = ("partition_by", "indexed_columns", "last_field_id")
 

@@ -74,6 +74,11 @@ REFS = (
     Column("type", Type.TEXT, "BRANCH or TAG"),
     Column("version", Type.LONG, "its version"),
 )
+CONSTRAINTS = (
+    Column("name", Type.TEXT, "the constraint"),
+    Column("expression", Type.TEXT, "its condition, which is FALSE on no row"),
+    Column("since", Type.LONG, "the version that added it"),
+)
 CONSUMERS = (
     Column("name", Type.TEXT, "the consumer"),
     Column("version", Type.LONG, "the last version whose changes it has read"),

@@ -30,6 +30,7 @@ from lakehouse_source.catalog.sql.write_states import TRANSITIONS, WriteState
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     CommitConflictError,
+    ConstraintViolationError,
     CorruptDatasetError,
     DatasetNotFoundError,
     InvalidOptionError,
@@ -239,7 +240,7 @@ def release_of_format(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @contextmanager
 def refused_in_release(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Behave as an older release, and expect that it refuses a catalog of this one."""
-    refused = pytest.raises(CatalogUnavailableError, match="it has format 12")
+    refused = pytest.raises(CatalogUnavailableError, match=f"it has format {migrations.LATEST}")
     with release_of_format(number, monkeypatch), refused:
         yield
 
@@ -1417,6 +1418,23 @@ class CatalogContract:
         assert sorted(clone.scan().to_table()["a"].to_pylist()) == [1, 2]
         with refused_in_release(11, monkeypatch):
             lake.open_dataset(uri, catalog=url).vacuum()
+
+    def test_datasets_of_the_eleventh_format_can_get_constraints_and_its_writers_are_refused(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """They would commit rows that break a constraint."""
+        uri = str(tmp_path / "data")
+        lake.write_dataset(pa.table({"a": [1]}), uri, catalog=url)
+        self.take_back_to_format(11, url, plant)
+        lake.open_dataset(uri, catalog=url).add_constraint("positive", "a > 0")
+        with pytest.raises(ConstraintViolationError, match="a = 0"):
+            lake.write_dataset(pa.table({"a": [0]}), uri, catalog=url)
+        with refused_in_release(11, monkeypatch):
+            lake.write_dataset(pa.table({"a": [0]}), uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

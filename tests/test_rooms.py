@@ -25,7 +25,7 @@ FLOORS = (
     ("arguments", "result_tables", "schema"),
     ("streaming",),
     ("language", "deletion"),
-    ("layout", "pictures", "pruning"),
+    ("constraints", "layout", "pictures", "pruning"),
     # --- above: rooms that touch something outside the process
     ("failpoints", "logs", "progress", "storage"),
     ("catalog", "parquet"),

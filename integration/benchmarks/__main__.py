@@ -51,6 +51,7 @@ FAMILIES = {
     "writes": Family("writes", "Writes", 900),
     "commits": Family("commit_rates", "Small commits", 600),
     "changes": Family("row_changes", "Rows that change", 900),
+    "promises": Family("promises", "Constraints", 600),
     "streams": Family("streams", "Streams", 900),
     "micro_batches": Family("micro_batches", "A stream of 50,000 batches", 1800),
     "memory": Family("memory", "Memory", 900),

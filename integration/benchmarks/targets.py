@@ -74,6 +74,8 @@ TARGETS: tuple[Target, ...] = (
     _planning("plan a point among 1,000,000 files, SQLite, first plan of a process: at most 60 ms",
               60, _MILLION, "plake, SQLite, first"),
     _planning("the same, PostgreSQL: at most 60 ms", 60, _MILLION, "plake, PostgreSQL, first"),
+    Target("append 1,000,000 rows under three CHECKs: at most 1.1 x without",
+           1.1, "promises", "append", "three CHECKs", "s", "", "no constraint"),
     Target("driver memory to plan all of 1,000,000 files into tasks: at most 512 MiB",
            512, "memory", "plan all files", "plake, SQLite", "MiB", _MILLION),
     Target("memory of a process that writes a stream of 10 GiB: at most 512 MiB",

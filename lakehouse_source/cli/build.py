@@ -282,7 +282,7 @@ def _option(parameter: Parameter, spec: Command) -> Callable[[Any], Any]:
         name,
         type=_TYPES[parameter.type],
         multiple=several,
-        required=parameter.required,
+        required=parameter.required and parameter.name not in spec.needs,
         metavar=spec.metavars.get(parameter.name),
         help=text,
         **shown,
@@ -309,13 +309,17 @@ def _chosen(
     confirms = spec.confirms
     if flags:
         operation, confirms = OPERATIONS[flags[0].operation], flags[0].confirms
-        required = {one.name for one in operation.parameters[2:] if one.required}
-        if len(flags) > 1 or not required <= arguments.keys():
-            raise click.UsageError(spec.misused)
-    if spec.lists and not any(name in arguments for name in spec.needs):
+    if spec.lists and not flags and not any(name in arguments for name in spec.needs):
         return OPERATIONS[spec.lists], {}, None
     if "name" in arguments:  # whatever it is the name of
         arguments[operation.parameters[1].name] = arguments.pop("name")
+    missing = [
+        one.name
+        for one in operation.parameters[1:]
+        if one.required and one.name not in arguments and spec.needs
+    ]
+    if len(flags) > 1 or missing:
+        raise click.UsageError(spec.misused or f"{' and '.join(missing)} must be given too.")
     known = {one.name for one in operation.parameters}
     return operation, {key: arguments[key] for key in arguments if key in known}, confirms
 

@@ -109,6 +109,17 @@ CHOSEN = _by_name(
     Command("plake cluster flights --dry-run"),
     Command('plake compact flights --where "month = 3"'),
     Command(
+        "plake constraint flights flies --expression 'miles > 0'",
+        "add_constraint",
+        arguments=("name",),
+        short_help="List, add or drop CHECK constraints",
+        help="Refuse rows for which a condition is FALSE, under a NAME; without NAME, list the "
+        "constraints.",
+        flags={"drop": Flag("drop_constraint", "Drop the constraint.")},
+        needs=("name", "expression"),
+        lists="constraints",
+    ),
+    Command(
         "plake consumer flights billing --advance --version 12",
         "add_consumer",
         arguments=("name",),

@@ -16,6 +16,7 @@ from lakehouse_source.model import ChangeResult, WriteResult
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.found_files import Paths
+from lakehouse_source.write.metadata.constraints import add_constraint, drop_constraint
 from lakehouse_source.write.metadata.restore import restore
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
@@ -286,6 +287,50 @@ class TableChanges(OpenDataset):
         """
         return self._commit(set_table_properties, self._snapshot, properties)
 
+    def add_constraint(self, name: str, expression: str) -> WriteResult:
+        """Refuse rows for which a condition is FALSE, from now on, as one commit; moves to it.
+
+        Every writer checks its rows: Python, Spark, `add_files`. NULL counts as satisfied, as in
+        SQL. The rows that are there are checked first: statistics decide where they suffice, else
+        rows are read. Times without a zone, and dates that are compared with instants, are UTC. A
+        column of the condition is not renamed or dropped, and a change of its type checks the rows
+        again. `restore` and `branch` check the rows of a version before the constraint. The
+        constraint holds for the dataset, whatever version is read: see `constraints`.
+
+        Args:
+            name: unique in the dataset, whatever its case.
+            expression: SQL that has the same value at any time, so without `now()`.
+
+        Raises:
+            ConstraintViolationError: a row breaks it; the error shows the row.
+            InvalidOptionError: the name is taken, or the condition is not always the same.
+            InvalidPredicateError: the condition cannot be parsed, or does not fit the schema.
+            CommitConflictError: the schema or the properties were changed since this
+                version; see `refresh()`.
+            CommitUnknownError: the catalog was lost during the commit.
+
+        >>> dataset.add_constraint("flies", "miles > 0 AND length(carrier) = 2").version
+        2
+        >>> dataset.update({"miles": "miles - 1000"})
+        Traceback (most recent call last):
+        lakehouse_source.errors.ConstraintViolationError: constraint 'flies', CHECK (miles > 0 ...
+        """
+        return self._commit(add_constraint, self._snapshot, name, expression)
+
+    def drop_constraint(self, name: str) -> WriteResult:
+        """Take a constraint back, as one commit; moves to it.
+
+        Raises:
+            InvalidOptionError: the dataset has none of this name.
+            CommitConflictError: the schema or the properties were changed since this version.
+
+        >>> dataset.add_constraint("flies", "miles > 0").version
+        2
+        >>> dataset.drop_constraint("flies").version, dict(dataset.constraints)
+        (3, {})
+        """
+        return self._commit(drop_constraint, self._snapshot, name)
+
     def add_files(
         self,
         paths_or_folder: Paths,
@@ -335,6 +380,8 @@ class TableChanges(OpenDataset):
             CorruptDatasetError, StorageError: a file is no Parquet file, is damaged or cannot
                 be read. The error names it.
             SchemaMismatchError: a file does not fit the dataset's schema.
+            ConstraintViolationError: a row breaks a constraint; rows are read where the statistics
+                of a file leave that open.
             CommitConflictError: another commit conflicts, or added one of the files.
             CommitUnknownError: the catalog was lost during the commit. After every other
                 error nothing was committed.

@@ -138,6 +138,12 @@ class OpenDataset:
         return self._snapshot.dataset.properties.to_json()
 
     @property
+    def constraints(self) -> Mapping[str, str]:
+        """The CHECK constraints of the dataset, by name; see `add_constraint`."""
+        found = self._snapshot.dataset.properties.constraints
+        return {name: one.expression for name, one in found.items()}
+
+    @property
     def table_properties(self) -> Mapping[str, str]:
         """Texts that users noted about the dataset; no rule of plake reads them.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.operations.entry import VERSION, Rows, Table, operation
-from lakehouse_source.result_tables import Column, Type
+from lakehouse_source.result_tables import CONSTRAINTS, Column, Type
 
 
 @operation(
@@ -23,6 +23,30 @@ def properties(table: Table) -> Rows:
             yield name, value, "plake"
     for name, text in dataset.table_properties.items():
         yield name, text, "user"
+
+
+@operation(*CONSTRAINTS, is_called=False)
+def constraints(table: Table) -> Any:
+    """Lists the CHECK constraints of a dataset."""
+    return table.dataset().inspect.constraints().to_pylist()
+
+
+@operation(VERSION)
+def add_constraint(
+    table: Table,
+    name: Annotated[str, "the constraint"],
+    expression: Annotated[str, "a condition, FALSE on no row"],
+) -> object:
+    """Refuses rows for which a condition is FALSE, from now on. The rows that are there are checked
+    first, by statistics or by reading them.
+    """
+    return table.dataset().add_constraint(name, expression)
+
+
+@operation(VERSION)
+def drop_constraint(table: Table, name: Annotated[str, "the constraint"]) -> object:
+    """Takes a CHECK constraint back."""
+    return table.dataset().drop_constraint(name)
 
 
 @operation(VERSION, is_called=False)

@@ -284,7 +284,7 @@ def write_relation(spec: WriteSpec, relation: Any, storage: Storage) -> list[Fil
 
 
 def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
-    if spec.must_match is not None or (spec.sort_by and spec.partition_by):
+    if spec.must_match is not None or spec.constraints or (spec.sort_by and spec.partition_by):
         return False
     types = dict(zip(relation.columns, map(str, relation.types)))
     for field in spec.schema:

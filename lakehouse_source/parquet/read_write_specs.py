@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from lakehouse_source.constraints import Constraint
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.schema.fields import hidden_columns, without_metadata
 from lakehouse_source.storage import StorageLocation
@@ -35,12 +36,13 @@ class WriteSpec:
     """How rows become files; small, travels to executors.
 
     `schema` is the dataset's schema (with ids) that the files are written under.
-    `must_match` is the condition of an `overwrite where`: a row that does not
-    satisfy it is refused. `moved_rows`: rows come from other files, and the batches have the
-    hidden columns too. `cluster_by` are paths of columns: rows that are gathered together are put
-    in this order, and the rows of each row group are then sorted by `sort_by`. `ordered_by` are
-    such paths where all rows arrive in this order. With one path, a row group ends at a change of
-    its value, if one is near, so that two files do not share the value at the end of one file.
+    `must_match` is the condition of an `overwrite where`: a row that does not satisfy it is
+    refused, and so is a row that breaks one of `constraints`. `moved_rows`: rows come from other
+    files, and the batches have the hidden columns too. `cluster_by` are paths of columns: rows that
+    are gathered together are put in this order, and the rows of each row group are then sorted by
+    `sort_by`. `ordered_by` are such paths where all rows arrive in this order. With one path, a row
+    group ends at a change of its value, if one is near, so that two files do not share the value at
+    the end of one file.
     """
 
     uri: Where
@@ -55,8 +57,13 @@ class WriteSpec:
     ordered_by: tuple[tuple[str, ...], ...] = ()
     bloom_filter_columns: tuple[str, ...] = ()
     must_match: BoundPredicate | None = None
+    constraints: tuple[Constraint, ...] = ()
     max_open_files: int = MAX_OPEN_FILES
     moved_rows: bool = False
+
+    def of_rows_as_they_are(self) -> WriteSpec:
+        """For rows that the dataset has: they are not checked again, and keep their identities."""
+        return dataclasses.replace(self, must_match=None, constraints=(), moved_rows=True)
 
     @property
     def row_schema(self) -> pa.Schema:

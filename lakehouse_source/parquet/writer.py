@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import uuid6
 
+from lakehouse_source.constraints import check_rows, shown_row
 from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
@@ -34,9 +35,6 @@ from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.schema.spark_metadata import fitted_texts
 from lakehouse_source.storage import Storage
-
-# Characters of a row in an error.
-_SHOWN = 200
 
 # Above these sizes, of one row group and of all gathered rows, a row group is written early, so
 # that rows do not fill the memory. Sorting copies a run of rows, and the encoder a column.
@@ -72,6 +70,7 @@ def write_files(
     Raises:
         InvalidOptionError: this PyArrow cannot write what `spec` asks for.
         SchemaMismatchError: a batch does not fit `spec.schema` or `spec.must_match`.
+        ConstraintViolationError: a row breaks one of `spec.constraints`.
         StorageError: a file could not be written.
     """
     # Checked here too, not only on the driver: executors may have another PyArrow.
@@ -288,6 +287,7 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
 
     Raises:
         SchemaMismatchError: the batch does not fit `spec.schema` or `spec.must_match`.
+        ConstraintViolationError: a row breaks one of `spec.constraints`.
     """
     table = pa.Table.from_batches([batch])
     table = align(table, spec.row_schema, batch.schema, by_name, write_default)
@@ -295,28 +295,23 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
     if not spec.moved_rows:
         table = fitted_texts(table, spec.schema)
     if spec.must_match is not None:
-        _check_rows(table, spec.must_match)
+        _check_condition(table, spec.must_match)
+    if spec.constraints:
+        check_rows(table.select(spec.schema.names), spec.constraints)
     return table
 
 
-def _check_rows(table: pa.Table, must_match: BoundPredicate) -> None:
+def _check_condition(table: pa.Table, must_match: BoundPredicate) -> None:
     mask = pc.fill_null(matching_mask(table, must_match), False)
     outside = table.num_rows - (pc.sum(mask).as_py() or 0)
     if outside:
-        row = table.slice(pc.index(mask, False).as_py(), 1).to_pylist()[0]
+        row = shown_row(table, pc.index(mask, False).as_py(), must_match.columns)
         raise SchemaMismatchError(
             column=", ".join(must_match.columns),
             reason=f"has other values: {outside} incoming rows do not satisfy the condition of the "
-            f"overwrite, one with {_shown(row, must_match.columns)}; nothing was written",
+            f"overwrite, one with {row}; nothing was written",
             hint="Filter the data, or widen the condition.",
         )
-
-
-def _shown(row: dict[str, Any], first: Sequence[str]) -> str:
-    """Some values of a row on one line, first those of the columns that a condition reads."""
-    names = dict.fromkeys((*(name for name in first if name in row), *row))
-    text = ", ".join(f"{name} = {row[name]!r}" for name in names)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
 def split(

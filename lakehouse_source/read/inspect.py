@@ -16,6 +16,7 @@ from lakehouse_source.read.health import health
 from lakehouse_source.read.row_group_decisions import BOUNDS
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.result_tables import (
+    CONSTRAINTS,
     CONSUMERS,
     HEALTH,
     HISTORY,
@@ -117,6 +118,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "health": _schema(HEALTH),
     "refs": _schema(REFS),
     "consumers": _schema(CONSUMERS),
+    "constraints": _schema(CONSTRAINTS),
 }
 
 
@@ -158,6 +160,7 @@ class Inspection:
             "health": _health,
             "refs": _refs,
             "consumers": _consumers,
+            "constraints": _constraints,
         }
         if name not in tables:
             raise InvalidOptionError(
@@ -256,6 +259,16 @@ class Inspection:
         [{'name': 'billing', 'version': 0, 'versions_behind': 1}]
         """
         return self.table("consumers")
+
+    def constraints(self) -> pa.Table:
+        """The CHECK constraints of the dataset, whatever version is read.
+
+        >>> dataset.add_constraint("flies", "miles > 0").version
+        2
+        >>> dataset.inspect.constraints().to_pylist()
+        [{'name': 'flies', 'expression': 'miles > 0', 'since': 2}]
+        """
+        return self.table("constraints")
 
 
 def _history(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
@@ -401,6 +414,11 @@ def _consumers(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
     for one in reader.consumers(snapshot.dataset.id).values():
         behind = snapshot.dataset.current_version - one.version
         yield one, {"versions_behind": behind, "is_expired": one.expires_at <= now}
+
+
+def _constraints(_reader: CatalogReader, snapshot: Snapshot) -> _Rows:
+    for name, check in snapshot.dataset.properties.constraints.items():
+        yield check, {"name": name}
 
 
 def _live(reader: CatalogReader, snapshot: Snapshot) -> list[FileRecord]:

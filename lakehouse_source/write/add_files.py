@@ -42,6 +42,7 @@ from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.stored_rows import check_added_files
 from lakehouse_source.write.found_files import (
     CheckedRecorder,
     FoundFile,
@@ -267,6 +268,7 @@ def _stage(
             files.append(described)
         if copies:
             root.sync_folders(file.path for file in copies)
+        check_added_files(staged.spec, files, root)
         return files
     except BaseException as failure:
         abort(catalog, staged, copies, failure=failure)

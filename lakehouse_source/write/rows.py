@@ -342,7 +342,7 @@ _FURTHER = (
     "txn_version",
 )
 # Options that only plake's own code uses.
-_INTERNAL = ("managed", "register_as", "statement", "table_properties")
+_INTERNAL = ("constraints", "managed", "register_as", "statement", "table_properties")
 
 
 def write_options(

@@ -116,6 +116,7 @@ TESTED_BELOW = {
     "catalog",
     "changes",
     "completion",
+    "constraint",
     "consumer",
     "doctor",
     "properties",
@@ -424,6 +425,23 @@ def test_consumers_are_added_advanced_and_dropped(place: Place) -> None:
         assert fits(told[column.name], column.type)
     assert place("consumer", "flights", "billing", "--drop").code == 0
     assert place("consumer", "flights", "-o", "json").rows == []
+
+
+def test_constraints_are_added_listed_and_dropped(place: Place) -> None:
+    assert place("constraint", "flights", "flies", "--expression", "miles > 0").code == 0
+    assert place("constraint", "flights", "other").code == 2
+    assert place("constraint", "flights", "--expression", "miles > 1").code == 2
+    (told,) = place("constraint", "flights", "-o", "json").rows
+    assert (told["name"], told["expression"]) == ("flies", "miles > 0")
+    for column in OPERATIONS["constraints"].columns:
+        assert fits(told[column.name], column.type)
+    path = place.folder / "grounded.csv"
+    path.write_text("month,carrier,miles\n4,WN,0\n")
+    done = place("import", "flights", path)
+    assert (done.code, "constraint 'flies'" in done.err) == (1, True)
+    assert place("constraint", "flights", "flies", "--drop").code == 0
+    assert place("constraint", "flights", "-o", "json").rows == []
+    assert place("import", "flights", path).code == 0
 
 
 def test_names_come_and_go(place: Place) -> None:

@@ -65,6 +65,8 @@ VERBS: dict[str, Callable[[lake.Dataset], Any]] = {
     "reorder_columns": lambda d: d.reorder_columns(["v"]),
     "set_nullable": lambda d: d.set_nullable("v", False),
     "set_comment": lambda d: d.set_comment("v", "a value"),
+    "add_constraint": lambda d: d.add_constraint("positive", "n >= 0"),
+    "drop_constraint": lambda d: d.drop_constraint("old"),
     "set_table_properties": lambda d: d.set_table_properties({"owner": "ann"}),
     "set_properties": lambda d: d.set_properties(compression="snappy"),
     "compact": lambda d: d.compact(),
@@ -93,6 +95,7 @@ DECIDES = {"drop_branch": 1, "write_dataset that compacts": 2}
 # What each verb finds beside two versions.
 BEFORE_IT: dict[str, Callable[[lake.Dataset], None]] = {
     "drop_tag": lambda d: d.tag("old", version=1),
+    "drop_constraint": lambda d: d.add_constraint("old", "n >= 0"),
     "advance_consumer": lambda d: d.add_consumer("audit", version=1),
     "drop_consumer": lambda d: d.add_consumer("audit", version=1),
     "fast_forward": _audit,

@@ -217,6 +217,7 @@ class RequestKey:
     MUST_BE_NEW = "must_be_new"  # of EXISTS: true fails where there is a dataset
     SCHEMA = "schema"  # of CREATE and STAGE
     DEFAULTS = "defaults"  # of CREATE and STAGE: values
+    CONSTRAINTS = "checks"  # of CREATE and STAGE: {name: SQL of a condition}
     PARTITION_BY = "partition_columns"
     CLUSTER_BY = "cluster_columns"
     PROPERTIES = "texts"  # {name: text}
@@ -232,6 +233,7 @@ class RequestKey:
     NULLABLE = "nullable"
     COMMENT = "note"
     TYPE = "data_type"
+    IF_EXISTS = "if_exists"  # of DROP_CONSTRAINT
     AFTER = "after"  # the column before; null for the first place; absent for the last
     PROCEDURE = "procedure"  # of LOAD_PROCEDURE and CALL: its name
     ARGUMENTS = "arguments"  # of CALL: {name: value}, null where it is NULL
@@ -315,6 +317,8 @@ class Change:
     COMMENT = "set_comment"
     MOVE = "move_column"
     DEFAULT = "set_default"
+    ADD_CONSTRAINT = "add_check"
+    DROP_CONSTRAINT = "drop_check"
 
 
 class Namespace:
@@ -334,6 +338,7 @@ class ResponseKey:
     PARTITION_BY = "partition_by"  # names of columns
     IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
+    CONSTRAINTS = "constraints"  # of a table: {name: SQL of a condition}
     EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
     NAMES = "names"  # of tables, namespaces or procedures
     DESCRIPTION = "description"  # of a procedure

@@ -12,6 +12,7 @@ from pyspark.sql.types import _parse_datatype_json_value as parse_type
 
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.protocol.vocabulary import Change, RequestKey
 from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
@@ -44,7 +45,9 @@ def alter(request: Request) -> dict[str, Any]:
                 set_table_properties(catalog, address, base, others)
     elif kinds == {Change.CLUSTER} and len(changes) == 1:
         dataset.set_properties(cluster_by=changes[0][RequestKey.VALUE] or None)
-    elif kinds & {Change.PROPERTY, Change.CLUSTER}:
+    elif kinds & {Change.ADD_CONSTRAINT, Change.DROP_CONSTRAINT} and len(changes) == 1:
+        _change_constraint(dataset, changes[0])
+    elif kinds & {Change.PROPERTY, Change.CLUSTER, Change.ADD_CONSTRAINT, Change.DROP_CONSTRAINT}:
         raise InvalidOptionError(
             option="ALTER TABLE", reason="changes columns and properties: use two statements."
         )
@@ -54,6 +57,14 @@ def alter(request: Request) -> dict[str, Any]:
             for change in changes:
                 _change_column(schema, dataset, change)
     return {}
+
+
+def _change_constraint(dataset: Dataset, change: Mapping[str, Any]) -> None:
+    name: str = change[RequestKey.FIELD]
+    if change[RequestKey.CHANGE] == Change.ADD_CONSTRAINT:
+        dataset.add_constraint(name, change[RequestKey.VALUE])
+    elif not change[RequestKey.IF_EXISTS] or find_name(name, dataset.constraints) is not None:
+        dataset.drop_constraint(name)
 
 
 def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> None:

@@ -57,6 +57,11 @@ def create(request: Request) -> dict[str, Any]:
     spark = _columns(request)
     if not spark.fields and location is not None and not request.is_path:
         _refuse_other_catalog(request, location)
+        if request.body.get(RequestKey.CONSTRAINTS):
+            raise InvalidOptionError(
+                option="CONSTRAINT",
+                reason="is not for a dataset that is there: use ALTER TABLE after that.",
+            )
         with names_of(request) as catalog:
             catalog.register(request.name, location)
         return {}
@@ -112,6 +117,7 @@ def _staged(request: Request) -> tuple[Place, dict[str, Any]]:
         "partition_by": request.body[RequestKey.PARTITION_BY],
         "cluster_by": request.body[RequestKey.CLUSTER_BY],
         "properties": texts,
+        "constraints": request.body.get(RequestKey.CONSTRAINTS, {}),
     }
     if request.is_path:
         place = place_of(request)

@@ -230,6 +230,7 @@ def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]
         ResponseKey.PARTITION_BY: [] if request.metadata_table else list(snapshot.partition_by),
         ResponseKey.IS_METADATA: request.metadata_table is not None,
         ResponseKey.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
+        ResponseKey.CONSTRAINTS: {} if request.metadata_table else _constraints(snapshot),
     }
 
 
@@ -242,11 +243,17 @@ def _unread_table(request: Request) -> dict[str, Any]:
         ResponseKey.PARTITION_BY: [],
         ResponseKey.IS_METADATA: False,
         ResponseKey.PROPERTIES: {},
+        ResponseKey.CONSTRAINTS: {},
     }
 
 
 def _properties(snapshot: Snapshot) -> dict[str, str]:
     return {**shown(snapshot.dataset.properties), "provider": "plake", "location": snapshot.uri}
+
+
+def _constraints(snapshot: Snapshot) -> dict[str, str]:
+    found = snapshot.dataset.properties.constraints
+    return {name: one.expression for name, one in found.items()}
 
 
 def _of_warehouse(request: Request, snapshot: Snapshot) -> dict[str, str]:

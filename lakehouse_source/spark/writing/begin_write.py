@@ -345,6 +345,7 @@ def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions
         register_as=None if register is None else (register[0], register[1]),
         managed=staged["managed"],
         table_properties=staged["properties"],
+        constraints=staged["constraints"],
         statement="replace" if staged["replaces"] else "create",
         layout=replace(layout, cluster_by=tuple(staged["cluster_by"]) or layout.cluster_by),
         index_columns=tuple(index)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction, LockedDataset
+from lakehouse_source.constraints import missing
 from lakehouse_source.errors import CommitConflictError, DatasetExistsError, InvalidPredicateError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import PredicateSet
@@ -371,6 +372,7 @@ def apply_commit(
         return _first_result(tx, commit, prerecorded, record, done)
     check_may_commit(staged.uri, record, options)
     _check_base(tx, commit, locked)
+    _check_constraints(commit, record)
     if options.register_as is not None:
         tx.names.give(options.register_as, record.id)
     if options.managed and record.current_version == 0:
@@ -474,6 +476,19 @@ def _check_base(tx: CatalogTransaction, commit: PreparedCommit, locked: LockedDa
         write_id = tx.write_id_of(record.id, base.version)
     if base.is_gone(record.current_version, write_id):
         raise commit.staged.conflict(record.current_version, PUT_BACK)
+
+
+def _check_constraints(commit: PreparedCommit, record: DatasetRecord) -> None:
+    """Check that the rows of the files were checked against the constraints as they are now.
+
+    A commit that moves rows, or takes them out, adds none.
+    """
+    staged = commit.staged
+    replaced = staged.options.constraints is not None
+    if replaced or staged.options.change in (Change.REWRITE, Change.DELETE):
+        return
+    for name in missing(record.properties.constraints, staged.spec.constraints):
+        raise staged.conflict(record.current_version, conflicts.unchecked(name))
 
 
 def _counts(

@@ -24,6 +24,7 @@ from lakehouse_source.catalog.base import (
 from lakehouse_source.catalog.committer import claims
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
+from lakehouse_source.constraints import bound, of_new, retyped
 from lakehouse_source.errors import (
     DatasetNotFoundError,
     ForeignFolderError,
@@ -349,6 +350,11 @@ def _stage(
         ),
         bloom_filter_columns=layout.bloom_filter_columns or (),
         must_match=must_match,
+        constraints=(
+            bound(record.properties.constraints, schema)
+            if options.constraints is None
+            else of_new(options.constraints, schema)
+        ),
     )
     check_can_write(spec)
     return StagedWrite(
@@ -421,6 +427,14 @@ def _next_schema(
     """The schema and properties of a dataset after a later write."""
     schema = merge_schema(reader, record, current, incoming, options, uri)
     properties = record.properties
+    for one in retyped(properties.constraints, current, schema) if schema is not current else ():
+        raise SchemaMismatchError(
+            column=", ".join(one.broken.columns),
+            dataset=uri,
+            reason=f"would get another type, under which the rows of the dataset may break the "
+            f"constraint {one.name!r}, CHECK ({one.expression})",
+            hint="Change the type first, which checks them: dataset.promote_column(name, type).",
+        )
     partition_by = properties.partition_by
     _check_same_partitioning(current, partition_by, options, uri)
     check_index_columns(schema, options.index_columns, properties, partition_by, uri)

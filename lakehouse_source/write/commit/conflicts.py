@@ -159,6 +159,11 @@ def schema_changed(why: object, *columns: str) -> Collision:
     return Collision(f"the schema changed: {text}", columns=columns)
 
 
+def unchecked(name: str) -> str:
+    """Rows would be committed that were not checked against a constraint."""
+    return f"the constraint {name!r} was added, and the rows were not checked against it"
+
+
 def conflict(
     uri: str, base_version: int, current_version: int, what: Collision | str
 ) -> CommitConflictError:

@@ -11,7 +11,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
 from lakehouse_source.model import DatasetRecord
-from lakehouse_source.properties import DatasetProperties
+from lakehouse_source.properties import Check, DatasetProperties
 from lakehouse_source.pruning import keys
 from lakehouse_source.pruning.bounds import decode_row_group
 from lakehouse_source.pruning.keys import is_wanted
@@ -275,6 +275,10 @@ def record_schema(
         )
     for column_id in unsearchable:
         tx.invalidate_bounds(record.id, column_id)
+    chosen = staged.options.constraints
+    if chosen is not None:
+        checks = {name: Check(text, version) for name, text in chosen.items()}
+        properties = replace(properties, constraints=checks)
     tx.set_properties(record.id, properties)
     return replace(record, properties=properties)
 

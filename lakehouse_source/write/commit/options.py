@@ -229,7 +229,8 @@ class WriteOptions:
     like the rows; the new columns have new ids, even if they keep their names. `register_as` is a
     name (namespace and name) that the dataset gets in the same transaction. `managed`: plake chose
     the location of the dataset, which is made by this write. `table_properties` are those of a
-    dataset that is created or whose schema is replaced. `reads_own_rows`: the rows of an overwrite
+    dataset that is created or whose schema is replaced, and `constraints` are its CHECK constraints
+    by name; None: those that it has stay. `reads_own_rows`: the rows of an overwrite
     were computed from those of the base version. An overwrite of the whole dataset then conflicts
     with every later commit that changed rows. `must_exist`: a missing dataset is not made.
     `statement` is the name of the operation in the history, if it differs from that of the change.
@@ -253,6 +254,7 @@ class WriteOptions:
     register_as: QualifiedName | None = None
     managed: bool = False
     table_properties: Mapping[str, str] | None = None
+    constraints: Mapping[str, str] | None = None
     statement: str | None = None
     committer: Mapping[str, str] = field(default_factory=dict)
     reads_own_rows: bool = False

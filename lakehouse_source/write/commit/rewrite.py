@@ -278,7 +278,7 @@ def copy_of(
         partition_by=snapshot.partition_by,
         file_schemas=snapshot.file_schemas,
     )
-    return Copy(replace(spec, must_match=None, moved_rows=True), read, tasks)
+    return Copy(spec.of_rows_as_they_are(), read, tasks)
 
 
 def copy_rows(
@@ -331,7 +331,7 @@ def rewrite_matching(catalog: Catalog, staged: StagedWrite) -> Rewrite:
     if not tasks:
         return Rewrite(tuple(removed), (), counts)
     kept = write_files(
-        replace(staged.spec, must_match=None, moved_rows=True),
+        staged.spec.of_rows_as_they_are(),
         (batch for table in read_all(spec, tasks, storage) for batch in table.to_batches()),
         storage,
     )

@@ -38,6 +38,7 @@ from lakehouse_source.read.snapshot import (
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import with_branch
 from lakehouse_source.write.commit.evolution import encoded_anew
+from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
 from lakehouse_source.write.metadata.set_properties import rebuild_index
 
 # --- Tags: names of versions, which expiry keeps.
@@ -118,6 +119,7 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
     _check(address, name)
     found = address.branch(name)
     write_id = str(uuid6.uuid7())
+    checked = None if version is None else check_older(catalog, address, version)
 
     def make(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
@@ -133,6 +135,8 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
                 reason="exists already. Drop it first: dataset.drop_branch(name).",
             )
         _check_same_columns(tx, record, address.uri, base)
+        if checked is not None:
+            check_unchanged(record, address.uri, checked)
         return _begin(tx, record, name, base, write_id)
 
     def is_made(tx: CatalogTransaction, made: int) -> bool:

@@ -29,6 +29,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import summary, write_result
 from lakehouse_source.write.commit.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.commit.prerecord import compute_index_rows
+from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
 
 # How often vectors are read while other commits may change them. After that they are read under the
 # lock, so that other commits cannot starve a restore.
@@ -49,11 +50,13 @@ def restore(
     storage = Storage(address.location)
     known: dict[_ReplacedVector, tuple[int, int]] = {}
     reads_left = _READS_WITHOUT_LOCK
+    checked = check_older(catalog, address, version, timestamp)
 
     def apply_restore(tx: CatalogTransaction) -> WriteResult:
         record = tx.lock_dataset(address.key)
         target = address.snapshot(catalog, tx, version, timestamp)
         assert record is not None  # `snapshot` raises where there is no dataset
+        check_unchanged(record, address.uri, checked)
         changes = _changes(tx, record, target.version)
         unread = [one for one in changes.replaced if one.is_in_storage and one not in known]
         if unread and reads_left:

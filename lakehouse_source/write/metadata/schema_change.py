@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakehouse_source.arguments import flag
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.constraints import retyped
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
 from lakehouse_source.pruning import keys
@@ -37,6 +38,7 @@ from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id, stora
 from lakehouse_source.schema.json_values import parsed_object
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.schema.paths import checked_path, shown
+from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.conflicts import Collision, schema_changed
 from lakehouse_source.write.commit.evolution import (
     evolve_properties,
@@ -45,6 +47,7 @@ from lakehouse_source.write.commit.evolution import (
 )
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
 from lakehouse_source.write.commit.options import check_sort_columns_stay
+from lakehouse_source.write.commit.stored_rows import Suspects
 
 Name: TypeAlias = str | Sequence[str]
 
@@ -268,12 +271,18 @@ def change_schema(
         CommitUnknownError: the catalog was lost during the commit.
     """
 
+    checked = _check_rows(catalog, address, base, changes)
+
     def change(
         tx: CatalogTransaction, record: DatasetRecord, before: pa.Schema
     ) -> NewMetadata | None:
         after = _changed(tx, record, before, base, changes, address.uri)
         if after.equals(before, check_metadata=True):
             return None
+        affected = retyped(record.properties.constraints, before, after)
+        if affected and record.current_version != checked:
+            rows = "rows may have come, and a constraint reads a column whose type changes"
+            raise conflict(address.uri, record, base, Collision(rows))
         check_sort_columns_stay(record.properties.layout, before, after)
         properties = with_names_of(record.properties, before, after)
         properties, unsearchable = evolve_properties(
@@ -286,8 +295,29 @@ def change_schema(
     return commit_metadata(catalog, address, base, "schema change", change)
 
 
+def _check_rows(
+    catalog: Catalog, address: Address, base: Snapshot, changes: Sequence[SchemaChange]
+) -> int | None:
+    """Check the rows against the constraints that read columns whose types change.
+
+    Returns the version whose rows were checked; None: no constraint reads such a column.
+    """
+    if not base.dataset.properties.constraints:
+        return None
+    with catalog.read() as reader:
+        newest = address.snapshot(catalog, reader)
+        after = _changed(reader, newest.dataset, newest.schema, base, changes, address.uri)
+        constraints = retyped(newest.dataset.properties.constraints, newest.schema, after)
+        if not constraints:
+            return None
+        suspects = Suspects.of(reader, newest, constraints, address.location, after)
+    for one in suspects:
+        one.check(Storage(address.location))
+    return newest.version
+
+
 def _changed(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     record: DatasetRecord,
     before: pa.Schema,
     base: Snapshot,

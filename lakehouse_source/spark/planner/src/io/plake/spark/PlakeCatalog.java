@@ -27,7 +27,6 @@ import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
-import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -86,7 +85,9 @@ public class PlakeCatalog
 
   @Override
   public Set<TableCatalogCapability> capabilities() {
-    return Set.of(TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE);
+    return Set.of(
+        TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE,
+        TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
   }
 
   // --- tables ------------------------------------------------------------------
@@ -161,10 +162,8 @@ public class PlakeCatalog
   }
 
   @Override
-  @SuppressWarnings("deprecation") // Spark's newer method calls this one
-  public Table createTable(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    ObjectNode request = TableRequests.create(table, columns, partitions, properties, false);
+  public Table createTable(Identifier table, TableInfo info) {
+    ObjectNode request = TableRequests.create(table, info, false);
     return PlakeTable.of(channel(), table, channel().change(request), false, Map.of());
   }
 
@@ -174,9 +173,11 @@ public class PlakeCatalog
    */
   @Override
   public Table createTableLike(Identifier table, TableInfo requested, Table source) {
-    return createTable(
-        table, TableRequests.columnsLike(source, requested), requested.partitions(),
-        TableRequests.propertiesLike(source, requested));
+    return createTable(table, new TableInfo.Builder()
+        .withColumns(TableRequests.columnsLike(source, requested))
+        .withPartitions(requested.partitions())
+        .withProperties(TableRequests.propertiesLike(source, requested))
+        .build());
   }
 
   @Override
@@ -213,32 +214,24 @@ public class PlakeCatalog
   // --- tables that are created by what is written to them ---------------------------
 
   @Override
-  @SuppressWarnings("deprecation")
-  public StagedTable stageCreate(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return staged(table, columns, partitions, properties, Vocabulary.Stage.CREATE);
+  public StagedTable stageCreate(Identifier table, TableInfo info) {
+    return staged(table, info, Vocabulary.Stage.CREATE);
   }
 
   @Override
-  @SuppressWarnings("deprecation")
-  public StagedTable stageReplace(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return staged(table, columns, partitions, properties, Vocabulary.Stage.REPLACE);
+  public StagedTable stageReplace(Identifier table, TableInfo info) {
+    return staged(table, info, Vocabulary.Stage.REPLACE);
   }
 
   @Override
-  @SuppressWarnings("deprecation")
-  public StagedTable stageCreateOrReplace(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    return staged(table, columns, partitions, properties, Vocabulary.Stage.EITHER);
+  public StagedTable stageCreateOrReplace(Identifier table, TableInfo info) {
+    return staged(table, info, Vocabulary.Stage.EITHER);
   }
 
-  private StagedTable staged(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
-      String kind) {
-    ObjectNode request = TableRequests.create(table, columns, partitions, properties, true)
+  private StagedTable staged(Identifier table, TableInfo info, String kind) {
+    ObjectNode request = TableRequests.create(table, info, true)
         .put(Vocabulary.RequestKey.STAGE, kind);
-    return new TableToCreate(channel(), request, columns, partitions, null);
+    return new TableToCreate(channel(), request, info.columns(), info.partitions(), null);
   }
 
   // --- namespaces ----------------------------------------------------------------

@@ -25,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.Scan;
@@ -56,6 +57,7 @@ public class PlakeTable extends FrameTable
   private final Map<String, String> options;
   private final Map<String, String> properties;
   private final Transform[] partitioning;
+  private final Constraint[] constraints;
   private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
 
   /** The version that its scans read. */
@@ -83,6 +85,8 @@ public class PlakeTable extends FrameTable
     Map<String, String> all = texts(response.body.get(Vocabulary.ResponseKey.PROPERTIES));
     all.putAll(more);
     this.properties = Collections.unmodifiableMap(all);
+    this.constraints = TableConstraints.of(
+        response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
     this.partitioning = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
   }
@@ -231,6 +235,11 @@ public class PlakeTable extends FrameTable
     ObjectNode request = Channel.about(Vocabulary.RequestKind.LIST_PARTITIONS, identifier)
         .put(Vocabulary.RequestKey.VERSION, Long.toString(version));
     return channel.read(request).body.get(Vocabulary.ResponseKey.ROWS);
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    return constraints.clone();
   }
 
   @Override

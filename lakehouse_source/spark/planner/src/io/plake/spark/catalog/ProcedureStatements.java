@@ -117,7 +117,7 @@ public final class ProcedureStatements implements InvocationHandler {
     } else if (words.take("CREATE")) {
       return clone(words);
     } else if (words.take("ALTER", "TABLE")) {
-      return reference(words);
+      return alter(words);
     } else if (words.take("MSCK", "REPAIR", "TABLE")) {
       throwIfOurs(words, "MSCK REPAIR TABLE looks for folders of partitions. A table of plake has the"
           + " files that its catalog records: CALL %s.system.add_files(table => %s, path => '…')");
@@ -249,12 +249,31 @@ public final class ProcedureStatements implements InvocationHandler {
         "to => " + literal(made.argument()), at, deep, replace, existOk, place);
   }
 
-  /** Iceberg's {@code ALTER TABLE t CREATE TAG x AS OF VERSION 3}, and the same of branches. */
-  private String reference(Words words) throws ParseException {
+  private String alter(Words words) throws ParseException {
     Subject table = subject(words);
+    if (table == null) {
+      return null;
+    }
+    return words.take("ADD", "CONSTRAINT") ? constraint(table, words) : reference(table, words);
+  }
+
+  /**
+   * {@code ADD CONSTRAINT x CHECK (a > 0)}. Spark would read the rows first, in its session's time
+   * zone, name no row, and fail where its optimizer knows that no row breaks the constraint.
+   */
+  private String constraint(Subject table, Words words) throws ParseException {
+    List<String> name = words.name(spark);
+    String condition = words.take("CHECK") ? words.inParentheses() : null;
+    return name == null || name.size() != 1 || condition == null || !words.isDone() ? null
+        : table.call("add_constraint", "name => " + literal(name.get(0)),
+            "expression => " + literal(condition));
+  }
+
+  /** Iceberg's {@code CREATE TAG x AS OF VERSION 3}, and the same of branches. */
+  private String reference(Subject table, Words words) throws ParseException {
     String verb = words.take("CREATE") ? "create_" : words.take("DROP") ? "drop_" : null;
     String kind = words.take("TAG") ? "tag" : words.take("BRANCH") ? "branch" : null;
-    if (table == null || verb == null || kind == null) {
+    if (verb == null || kind == null) {
       return null;
     }
     List<String> name = words.name(spark);
@@ -454,6 +473,17 @@ public final class ProcedureStatements implements InvocationHandler {
         at++;
       }
       return first == at ? "" : slice(first, at);
+    }
+
+    /** The text between parentheses that come next; null: they do not, or it is empty. */
+    String inParentheses() {
+      int first = at + 1;
+      int depth = 0;
+      do {
+        depth += word(at).equals("(") ? 1 : word(at).equals(")") ? -1 : 0;
+        at++;
+      } while (depth > 0 && !isDone());
+      return depth == 0 && at > first + 1 ? slice(first, at - 1) : null;
     }
 
     /** The text of some tokens, which count code points. */

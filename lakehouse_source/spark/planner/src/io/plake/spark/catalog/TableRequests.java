@@ -39,7 +39,15 @@ import scala.Option;
 
 /** Writes what Spark asks of a table as requests for plake. */
 public final class TableRequests {
-  /** A table with columns, partitions and properties; @param staged its rows come later. */
+  /** A table that is created; @param staged its rows come later. */
+  public static ObjectNode create(Identifier table, TableInfo info, boolean staged) {
+    ObjectNode request = create(
+        table, info.columns(), info.partitions(), info.properties(), staged);
+    TableConstraints.put(request, info.constraints());
+    return request;
+  }
+
+  /** A table with columns, partitions and properties. */
   public static ObjectNode create(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
       boolean staged) {
@@ -175,6 +183,10 @@ public final class TableRequests {
         for (NamedReference column : ((TableChange.ClusterBy) change).clusteringColumns()) {
           clustered.add(path(column));
         }
+      } else if (change instanceof TableChange.AddConstraint added) {
+        TableConstraints.add(one, added);
+      } else if (change instanceof TableChange.DropConstraint dropped) {
+        TableConstraints.drop(one, dropped);
       } else if (change instanceof TableChange.ColumnChange) {
         column(one, (TableChange.ColumnChange) change, columns);
       } else {

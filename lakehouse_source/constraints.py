@@ -1,0 +1,197 @@
+"""Pure. What each row of a dataset satisfies: its CHECK constraints. The one gate of all writers.
+
+Rows that are written go through `check_rows`, in the process that writes their file. Rows that are
+in files already are looked for by `broken`, a condition that prunes and filters like any other.
+NULL counts as satisfied, as in SQL. Wall clocks and dates are read in UTC, whoever writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.errors import (
+    ConstraintViolationError,
+    InvalidExpressionError,
+    InvalidOptionError,
+    InvalidPredicateError,
+    SchemaMismatchError,
+)
+from lakehouse_source.language import BoundPredicate, PredicateSet, negated
+from lakehouse_source.language.expression import at_one_time, scope_of
+from lakehouse_source.language.nodes import Name, names
+from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.properties import Check
+from lakehouse_source.schema.fields import field_id, find_name
+
+# Characters of a row in an error, and of a constraint's name.
+_SHOWN = 200
+_LONGEST_NAME = 255
+_ZONE = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A CHECK constraint over one schema; `broken` is TRUE on the rows that break it. Picklable."""
+
+    name: str
+    expression: str
+    broken: BoundPredicate
+
+    @classmethod
+    def of(cls, name: str, expression: Any, schema: pa.Schema) -> Constraint:
+        """The constraint with this name and SQL text.
+
+        Raises:
+            InvalidOptionError: the name cannot be one, or the condition may have another value
+                later.
+            InvalidPredicateError: the condition cannot be read, or does not fit the schema.
+        """
+        if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME:
+            reason = f"is not a name of 1 to {_LONGEST_NAME} characters."
+            raise InvalidOptionError(option="constraint", value=name, reason=reason)
+        if "\0" in name:
+            raise InvalidOptionError(option="constraint", value=name, reason="has a NUL.")
+        if not isinstance(expression, str):
+            reason = f"of constraint {name!r} is not a text of SQL."
+            raise InvalidOptionError(option="expression", value=expression, reason=reason)
+        constraint = cls._bound(name, expression, schema)
+        root = PredicateSet.of(expression).root
+        if str(at_one_time(root, scope_of(schema, _ZONE))) != str(root):
+            raise InvalidOptionError(
+                option="expression",
+                value=expression,
+                reason=f"of constraint {name!r} has another value at another time. Compare columns "
+                "with columns and constants.",
+            )
+        return constraint
+
+    @classmethod
+    def _bound(cls, name: str, expression: str, schema: pa.Schema) -> Constraint:
+        root = PredicateSet.of(expression).root
+        return cls(name, expression, PredicateSet(negated(root)).bind(schema, _ZONE))
+
+    @property
+    def breaking(self) -> PredicateSet:
+        """The condition on rows that break the constraint."""
+        return PredicateSet(negated(PredicateSet.of(self.expression).root))
+
+    def violation(self, rows: pa.Table) -> ConstraintViolationError:
+        """The error of rows that break the constraint, which shows the first one."""
+        text = shown_row(rows, 0, self.broken.columns)
+        return ConstraintViolationError(constraint=self.name, expression=self.expression, row=text)
+
+    def without_value(
+        self, error: InvalidExpressionError | InvalidPredicateError
+    ) -> ConstraintViolationError:
+        """The error of a row on which the condition cannot be computed."""
+        return ConstraintViolationError(
+            constraint=self.name, expression=self.expression, reason=error.reason
+        )
+
+
+def of_new(given: Mapping[str, str], schema: pa.Schema) -> tuple[Constraint, ...]:
+    """The constraints that a dataset is created with.
+
+    Raises:
+        InvalidOptionError, InvalidPredicateError: as `Constraint.of` does.
+    """
+    for number, name in enumerate(given):
+        if find_name(name, list(given)[:number]) is not None:
+            raise InvalidOptionError(option="constraint", value=name, reason="is there twice.")
+    return tuple(Constraint.of(name, text, schema) for name, text in given.items())
+
+
+def bound(checks: Mapping[str, Check], schema: pa.Schema) -> tuple[Constraint, ...]:
+    """The constraints of a dataset over a schema.
+
+    Raises:
+        SchemaMismatchError: the schema does not fit a constraint.
+    """
+    found = []
+    for name, check in checks.items():
+        try:
+            found.append(Constraint._bound(name, check.expression, schema))
+        except InvalidPredicateError as error:
+            raise _does_not_fit(name, check, error.reason) from error
+    return tuple(found)
+
+
+def check_rows(rows: pa.Table, constraints: Sequence[Constraint]) -> None:
+    """Check that rows which are about to be written break no constraint.
+
+    Raises:
+        ConstraintViolationError: names the first row that does.
+    """
+    first: tuple[int, Constraint] | None = None
+    for one in constraints:
+        try:
+            broken = matching_mask(rows, one.broken)
+        except (InvalidExpressionError, InvalidPredicateError) as error:
+            raise one.without_value(error) from error
+        if pc.any(broken).as_py():  # ten times as fast as to look for the first one
+            at = pc.index(broken, True).as_py()
+            first = min(first or (at, one), (at, one), key=lambda found: found[0])
+    if first is not None:
+        raise first[1].violation(rows.slice(first[0], 1))
+
+
+def shown_row(rows: pa.Table, number: int, columns: Iterable[str]) -> str:
+    """Some values of a row on one line, first those of the columns that a condition reads."""
+    names = rows.column_names
+    shown = dict.fromkeys((*(name for name in columns if name in names), *names))
+    text = ", ".join(f"{name} = {_value(rows.column(name)[number])}" for name in shown)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+def _value(scalar: pa.Scalar) -> str:
+    try:
+        return repr(scalar.as_py())
+    except (OverflowError, ValueError):  # Python has no such moment
+        return str(scalar.cast(pa.string()).as_py())
+
+
+def missing(required: Mapping[str, Check], checked: Iterable[Constraint]) -> tuple[str, ...]:
+    """The names of constraints that are not among those that were checked."""
+    done = {(one.name, one.expression) for one in checked}
+    return tuple(name for name, one in required.items() if (name, one.expression) not in done)
+
+
+def retyped(
+    checks: Mapping[str, Check], before: pa.Schema, after: pa.Schema
+) -> tuple[Constraint, ...]:
+    """The constraints whose columns have another type after a change of the schema.
+
+    Raises:
+        SchemaMismatchError: a column of a constraint is gone, or a name means another one.
+    """
+    found = []
+    for constraint, check in zip(bound(checks, after), checks.values()):
+        for (was, old), (now, new) in zip(_read(check, before), _read(check, after)):
+            if was != now:
+                raise _does_not_fit(constraint.name, check, "a name means another column")
+            if not old.equals(new) and constraint not in found:
+                found.append(constraint)
+    return tuple(found)
+
+
+def _read(check: Check, schema: pa.Schema) -> Iterator[tuple[list[int | None], pa.DataType]]:
+    """The ids and the type of each field that a constraint names."""
+    scope = scope_of(schema, _ZONE)
+    for name in names(PredicateSet.of(check.expression).root):
+        path = scope.find(Name(name.parts)).path
+        yield [field_id(field) for field in path], path[-1].type
+
+
+def _does_not_fit(name: str, check: Check, reason: str) -> SchemaMismatchError:
+    found = list(names(PredicateSet.of(check.expression).root))
+    return SchemaMismatchError(
+        column=", ".join(dict.fromkeys(map(str, found))),
+        reason=f"is read by the constraint {name!r}, CHECK ({check.expression}), which the new "
+        f"schema does not fit: {reason}",
+        hint="Drop the constraint first: dataset.drop_constraint(name).",
+    )

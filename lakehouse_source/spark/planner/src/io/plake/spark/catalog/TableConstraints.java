@@ -1,0 +1,91 @@
+package io.plake.spark.catalog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Vocabulary;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.constraints.Check;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+
+/** CHECK constraints, as Spark hands them over and shows them. */
+final class TableConstraints {
+  /**
+   * A constraint that plake enforces, where it writes files, with one meaning for all writers.
+   *
+   * <p>It is no {@code Check}: Spark would check the rows too, in the time zone of the session.
+   */
+  private record Enforced(String name, String expression) implements Constraint {
+    @Override
+    public boolean enforced() {
+      return true;
+    }
+
+    @Override
+    public ValidationStatus validationStatus() {
+      return ValidationStatus.VALID;
+    }
+
+    @Override
+    public boolean rely() {
+      return true;
+    }
+
+    @Override
+    public String toDDL() {
+      return "CONSTRAINT " + Refusal.quoted(name) + " " + toDescription();
+    }
+
+    @Override
+    public String toDescription() {
+      return "CHECK (" + expression + ") ENFORCED";
+    }
+  }
+
+  /** What a table has, by name. */
+  static Constraint[] of(JsonNode texts) {
+    List<Constraint> found = new ArrayList<>();
+    for (Iterator<String> it = texts.fieldNames(); it.hasNext(); ) {
+      String name = it.next();
+      found.add(new Enforced(name, texts.get(name).asText()));
+    }
+    return found.toArray(Constraint[]::new);
+  }
+
+  /** Those of a table that is created. */
+  static void put(ObjectNode request, Constraint[] given) {
+    ObjectNode texts = request.putObject(Vocabulary.RequestKey.CONSTRAINTS);
+    for (Constraint one : given) {
+      texts.put(one.name(), expression(one));
+    }
+  }
+
+  static void add(ObjectNode request, TableChange.AddConstraint change) {
+    request.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.ADD_CONSTRAINT)
+        .put(Vocabulary.RequestKey.FIELD, change.constraint().name())
+        .put(Vocabulary.RequestKey.VALUE, expression(change.constraint()));
+  }
+
+  static void drop(ObjectNode request, TableChange.DropConstraint change) {
+    request.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.DROP_CONSTRAINT)
+        .put(Vocabulary.RequestKey.FIELD, change.name())
+        .put(Vocabulary.RequestKey.IF_EXISTS, change.ifExists());
+  }
+
+  private static String expression(Constraint constraint) {
+    if (constraint instanceof Check check) {
+      if (check.enforced()) {
+        return check.predicateSql();
+      }
+      throw Refusal.because("plake enforces each CHECK: leave NOT ENFORCED out of the constraint "
+          + check.name() + ".");
+    }
+    throw Refusal.because("plake has constraints of the kind CHECK only, and not "
+        + constraint.toDDL() + ".");
+  }
+
+  private TableConstraints() {}
+}

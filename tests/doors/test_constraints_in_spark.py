@@ -1,0 +1,193 @@
+"""CHECK constraints through Spark: its tasks check the rows that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import lakehouse_source as lake
+
+pytestmark = pytest.mark.spark
+
+ROWS = 9
+TABLE = "plake.kept.t"
+
+
+@pytest.fixture
+def table(spark_catalog: SparkSession) -> Iterator[SparkSession]:
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.kept")
+    spark_catalog.sql(
+        f"CREATE TABLE {TABLE} (id BIGINT, v INT, p INT, CONSTRAINT positive CHECK (v > 0)) "
+        "PARTITIONED BY (p)"
+    )
+    rows(spark_catalog, None, 0).writeTo(TABLE).append()
+    yield spark_catalog
+    spark_catalog.sql(f"DROP TABLE {TABLE} PURGE")
+
+
+def rows(spark: SparkSession, bad: int | None, start: int = 100) -> DataFrame:
+    """Rows in two tasks, one with NULL, one that breaks the constraint."""
+    values = [
+        (start + n, -7 if n == bad else None if n == 3 else n + 1, n % 2) for n in range(ROWS)
+    ]
+    return spark.createDataFrame(values, "id BIGINT, v INT, p INT").repartition(2)
+
+
+def dataset(spark: SparkSession) -> lake.Dataset:
+    url = spark.conf.get("spark.sql.catalog.plake.catalog")
+    with lake.open_catalog(url) as catalog:
+        uri = catalog.locate("kept.t")
+    return lake.open_dataset(uri, catalog=url)
+
+
+def _by_path(frame: DataFrame, **options: Any) -> None:
+    spark = frame.sparkSession
+    writer = frame.write.format("plake").mode(options.pop("mode", "append"))
+    catalog = spark.conf.get("spark.sql.catalog.plake.catalog")
+    writer.options(catalog=catalog, **options).save(dataset(spark).uri)
+
+
+def _sql(statement: str) -> Callable[[DataFrame], None]:
+    def run(frame: DataFrame) -> None:
+        frame.createOrReplaceTempView("given")
+        frame.sparkSession.sql(statement.format(TABLE))
+
+    return run
+
+
+def _stream(frame: DataFrame) -> None:
+    spark, folder = frame.sparkSession, Path(dataset(frame.sparkSession).uri[7:]).parent
+    frame.write.mode("overwrite").parquet(f"{folder}/incoming")
+    (
+        spark.readStream.schema(frame.schema)
+        .parquet(f"{folder}/incoming")
+        .writeStream.option("checkpointLocation", f"{folder}/checkpoint-{frame.count()}")
+        .trigger(availableNow=True)
+        .toTable(TABLE)
+        .awaitTermination()
+    )
+
+
+_KEYS = "t.id = g.id - 100"
+DOORS: dict[str, Callable[[DataFrame], None]] = {
+    "append by name": lambda frame: frame.writeTo(TABLE).append(),
+    "append by path": _by_path,
+    "overwrite by path": lambda frame: _by_path(frame, mode="overwrite"),
+    "overwrite a condition": lambda frame: _by_path(
+        frame, mode="overwrite", overwriteWhere="id >= 100"
+    ),
+    "overwrite partitions": lambda frame: frame.writeTo(TABLE).overwritePartitions(),
+    "insert": _sql("INSERT INTO {} SELECT * FROM given"),
+    "merge updates": _sql(
+        f"MERGE INTO {{}} t USING given g ON {_KEYS} WHEN MATCHED THEN UPDATE SET v = g.v"
+    ),
+    "merge inserts": _sql(
+        "MERGE INTO {} t USING given g ON t.id = g.id WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "merge does both": _sql(
+        f"MERGE INTO {{}} t USING given g ON {_KEYS} AND g.p = 0 "
+        "WHEN MATCHED THEN UPDATE SET v = g.v WHEN NOT MATCHED THEN INSERT *"
+    ),
+    "stream": _stream,
+}
+
+
+@pytest.mark.parametrize("bad", [0, ROWS // 2, ROWS - 1])
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.sampled(8)
+def test_no_door_commits_a_bad_row(door: str, bad: int, table: SparkSession) -> None:
+    before = dataset(table)
+    with pytest.raises(PySparkException, match=r"'positive', CHECK \(v > 0\), is broken") as caught:
+        DOORS[door](rows(table, bad))
+    assert "a row with v = -7, " in str(caught.value)
+    after = dataset(table)
+    assert (after.version, after.scan("v < 0").count_rows()) == (before.version, 0)
+    assert after.scan().count_rows() == ROWS
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.sampled(3)
+def test_every_door_commits_good_rows(door: str, table: SparkSession) -> None:
+    before = dataset(table).version
+    DOORS[door](rows(table, None))
+    assert dataset(table).version == before + 1
+
+
+def test_update_is_checked(table: SparkSession) -> None:
+    with pytest.raises(PySparkException, match="v = 0, id = 0, p = 0"):
+        table.sql(f"UPDATE {TABLE} SET v = v - 1")
+    table.sql(f"UPDATE {TABLE} SET v = v + 1")
+    table.sql(f"DELETE FROM {TABLE} WHERE id < 3")
+    assert dataset(table).scan().count_rows() == ROWS - 3
+
+
+def test_spark_shows_adds_and_drops_them(table: SparkSession) -> None:
+    table.sql(f"ALTER TABLE {TABLE} ADD CONSTRAINT `sma)ll` CHECK (v < 100 AND p IN (0, 1))")
+    created = table.sql(f"SHOW CREATE TABLE {TABLE}").first()[0]
+    assert "CONSTRAINT `positive` CHECK (v > 0) ENFORCED" in created
+    described = {row[0]: row[1] for row in table.sql(f"DESCRIBE EXTENDED {TABLE}").collect()}
+    assert described["sma)ll"] == "CHECK (v < 100 AND p IN (0, 1)) ENFORCED"
+    names = [row["name"] for row in table.sql(f"SELECT * FROM {TABLE}.constraints").collect()]
+    assert names == ["positive", "sma)ll"]
+    table.sql(f"ALTER TABLE {TABLE} DROP CONSTRAINT `sma)ll`")
+    table.sql(f"ALTER TABLE {TABLE} DROP CONSTRAINT IF EXISTS `sma)ll`")
+    with pytest.raises(AnalysisException, match="Known: positive"):
+        table.sql(f"ALTER TABLE {TABLE} DROP CONSTRAINT `sma)ll`")
+    assert dict(dataset(table).constraints) == {"positive": "v > 0"}
+
+
+def test_what_is_refused_of_a_constraint(table: SparkSession) -> None:
+    def said(statement: str) -> str:
+        with pytest.raises(PySparkException) as caught:
+            table.sql(statement)
+        return str(caught.value)
+
+    add = f"ALTER TABLE {TABLE} ADD CONSTRAINT"
+    assert "broken by a row with v = 9, " in said(f"{add} n CHECK (v < 9)")
+    assert "PLAKE_INVALID_PREDICATE" in said(f"{add} n CHECK (w > 0)")
+    assert "is taken" in said(f"{add} POSITIVE CHECK (v > 1)")
+    assert "another time" in said(f"{add} n CHECK (v > unix_date(current_date()))")
+    assert "CHECK only" in said(f"{add} n PRIMARY KEY (id)")
+    assert "CHECK only" in said("CREATE TABLE plake.kept.u (id INT UNIQUE)")
+    assert "'positive'" in said(f"ALTER TABLE {TABLE} RENAME COLUMN v TO w")
+    assert "'positive'" in said(f"ALTER TABLE {TABLE} DROP COLUMN v")
+    table.sql(f"ALTER TABLE {TABLE} ALTER COLUMN v TYPE BIGINT")
+
+
+def test_a_replaced_table_has_the_constraints_of_the_statement(table: SparkSession) -> None:
+    table.sql(f"CREATE OR REPLACE TABLE {TABLE} (id BIGINT, v INT, CONSTRAINT n CHECK (id < 9))")
+    assert dict(dataset(table).constraints) == {"n": "id < 9"}
+    with pytest.raises(PySparkException, match="'n', CHECK"):
+        table.sql(f"INSERT INTO {TABLE} VALUES (9, 1)")
+    table.sql(f"INSERT INTO {TABLE} VALUES (8, -1)")
+
+
+def test_a_constraint_that_spark_s_optimizer_knows_is_added(table: SparkSession) -> None:
+    """Spark had no plan for it."""
+    table.sql(f"ALTER TABLE {TABLE} ADD CONSTRAINT known CHECK (1 = 1 OR id > 0)")
+    assert "known" in dataset(table).constraints
+
+
+def test_an_append_conflicts_with_a_constraint_that_comes_meanwhile(
+    table: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The constraint is added after the write began and before its tasks run."""
+    frame = rows(table, None)
+    url, uri = table.conf.get("spark.sql.catalog.plake.catalog"), dataset(table).uri
+    table.sql(f"ALTER TABLE {TABLE} DROP CONSTRAINT positive")
+
+    def late(batches: Iterator[Any]) -> Iterator[Any]:
+        found = lake.open_dataset(uri, catalog=url)
+        if not found.constraints:
+            found.add_constraint("late", "v < 1000")
+        yield from batches
+
+    slow = frame.coalesce(1).mapInArrow(late, frame.schema)
+    with pytest.raises(PySparkException, match="constraint 'late' was added"):
+        slow.writeTo(TABLE).append()
+    assert dataset(table).scan().count_rows() == ROWS
