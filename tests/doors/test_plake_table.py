@@ -394,6 +394,7 @@ def test_a_builder_makes_what_its_statement_makes(
         assert frame.schema["s"].dataType.fieldNames() == ["c`ity"]
         detail = made.detail().first()
         assert detail.partitionColumns == ["day"]
+        assert detail.description == "it's"
         assert detail.properties == {"comment": "it's", "o'wner": "me \\ you"}
         with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
             builder("create").addColumn("id", "INT").execute()
@@ -444,6 +445,7 @@ def test_arguments_are_checked_as_delta_checks_them(
         (ValueError, "cannot be None", lambda: target.update({"x": "1"})),
         (ValueError, "cannot be None", lambda: target.update("id = 1")),
         (ValueError, "cannot be empty", lambda: target.update(set={})),
+        (TypeError, "must be a Spark SQL Column or a string", lambda: target.update(1, {})),
         (TypeError, "must be a dict", lambda: target.update(set=1)),
         (TypeError, "must be a Spark SQL Column or a string", lambda: target.update(1, {"x": "1"})),
         (TypeError, "must be a Spark SQL Column or a string", lambda: target.delete(1)),

@@ -44,6 +44,10 @@ class Target:
 
     def update(self, condition: Expression | None, given: Assignments | None) -> None:
         values = assignments(given, "'set'")
+        if condition is not None:
+            as_column(condition)  # checked before, as Delta does
+        if not values:
+            raise ValueError("'set' cannot be empty: name columns and their values")
         self._begin(Command.UPDATE, condition).whenMatched().update(values).merge()
 
     def _begin(self, command: str, condition: Expression | None) -> Any:
@@ -268,8 +272,6 @@ def assignments(given: Assignments | None, name: str) -> dict[str, Column]:
         raise ValueError(f"{name} cannot be None")
     if not isinstance(given, Mapping):
         raise TypeError(f"{name} must be a dict, found to be {type(given)}")
-    if not given:
-        raise ValueError(f"{name} cannot be empty: name columns and their values")
     found = {}
     for key, value in given.items():
         if not isinstance(key, str):

@@ -45,7 +45,8 @@ public final class ProcedureStatements implements InvocationHandler {
   private static final Pattern NUMBER = Pattern.compile("[0-9]{1,12}(?:\\.[0-9]{1,6})?");
 
   /** The columns of {@code DESCRIBE DETAIL}, by Delta's names. */
-  private static final String DETAIL = "'plake' AS format, location, created_at AS createdAt,"
+  private static final String DETAIL = "'plake' AS format, properties['comment'] AS description, location,"
+      + " created_at AS createdAt,"
       + " last_modified AS lastModified, partition_columns AS partitionColumns,"
       + " clustering_columns AS clusteringColumns, num_files AS numFiles, size_bytes AS sizeInBytes,"
       + " properties, version, num_rows AS numRows";
