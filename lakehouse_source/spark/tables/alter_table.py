@@ -15,7 +15,12 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.spark.protocol.vocabulary import Change, RequestKey
 from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
-from lakehouse_source.spark.tables.table_properties import RESERVED, divided
+from lakehouse_source.spark.tables.table_properties import (
+    PROVIDER,
+    RESERVED,
+    check_provider,
+    divided,
+)
 from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
@@ -29,6 +34,8 @@ def alter(request: Request) -> dict[str, Any]:
     dataset = Dataset(address)
     if kinds == {Change.PROPERTY}:
         texts = {change[RequestKey.FIELD]: change[RequestKey.VALUE] for change in changes}
+        check_provider(texts, request.body[RequestKey.CATALOG])
+        texts.pop(PROVIDER, None)  # a pipeline with a format sets it in each run
         for key in texts.keys() & RESERVED:
             raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
         own, others = divided(texts)
