@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,14 +28,20 @@ from lakehouse_source.write.metadata.set_properties import set_properties, set_t
 
 
 def alter(request: Request) -> dict[str, Any]:
-    """Change columns or properties, as one commit."""
+    """Change columns or properties, as one commit; both as two."""
     address = place_of(request).address()
     changes: list[Mapping[str, Any]] = request.body[RequestKey.CHANGES]
+    given = {c[RequestKey.FIELD]: c for c in changes if c[RequestKey.CHANGE] == Change.PROPERTY}
+    texts = {name: change[RequestKey.VALUE] for name, change in given.items()}
+    check_provider(texts, request.body[RequestKey.CATALOG])
+    if given and len(given) < len(changes):  # a pipeline sends both: columns first
+        columns = [c for c in changes if c[RequestKey.CHANGE] != Change.PROPERTY]
+        for part in (columns, list(given.values())):
+            alter(replace(request, body={**request.body, RequestKey.CHANGES: part}))
+        return {}
     kinds = {change[RequestKey.CHANGE] for change in changes}
     dataset = Dataset(address)
     if kinds == {Change.PROPERTY}:
-        texts = {change[RequestKey.FIELD]: change[RequestKey.VALUE] for change in changes}
-        check_provider(texts, request.body[RequestKey.CATALOG])
         texts.pop(PROVIDER, None)  # a pipeline with a format sets it in each run
         for key in texts.keys() & RESERVED:
             raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
