@@ -20,6 +20,7 @@ from lakehouse_source.schema.defaults import (
     promoted,
     with_defaults,
     with_write_default,
+    without_default,
 )
 from lakehouse_source.schema.fields import assign_ids, field_id, find_field, is_nested
 from lakehouse_source.schema.merge import check_name, storage_schema
@@ -49,6 +50,7 @@ class Facts:
             in another type.
         stored_values_fit: tells whether all stored values of a field fit a type.
         holds_no_null: tells whether no stored row has a NULL in a field.
+        holds_no_file: tells whether the version has no file.
     """
 
     next_id: Iterator[int]
@@ -56,6 +58,7 @@ class Facts:
     keeps_partitions: Callable[[pa.DataType, pa.DataType], bool] = lambda _old, _new: False
     stored_values_fit: Callable[[pa.Field, pa.DataType], bool] = lambda _field, _type: False
     holds_no_null: Callable[[pa.Field], bool] = lambda _field: False
+    holds_no_file: Callable[[], bool] = lambda: False
 
 
 class SchemaChange(Protocol):
@@ -167,7 +170,10 @@ class DropColumn:
 
 @dataclass(frozen=True, slots=True)
 class PromoteColumn:
-    """Another type for a column, which holds every stored value exactly."""
+    """Another type for a column, which holds every stored value exactly.
+
+    Where the version has no file any type does: the column is then a new one of that name.
+    """
 
     path: Path
     type: pa.DataType
@@ -179,7 +185,13 @@ class PromoteColumn:
         ids = (field_id(field),)
         if wanted.equals(field.type):
             return schema, ids
-        self._check(field, wanted, place, facts)
+        try:
+            self._check(field, wanted, place, facts)
+        except SchemaMismatchError:
+            if len(place) > 1 or not facts.holds_no_file():
+                raise
+            new = assign_ids(without_default(field).with_type(wanted), facts.next_id)
+            return with_field(schema, place, new), ids
         return with_field(schema, place, promoted(field, wanted)), ids
 
     def _check(self, field: pa.Field, wanted: pa.DataType, place: Place, facts: Facts) -> None:

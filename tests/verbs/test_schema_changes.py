@@ -965,3 +965,25 @@ def test_a_change_made_while_an_append_records_its_files_is_seen(
             )
         assert rows(uri, catalog=catalog, predicates="d > 2") == [{"d": 3, "b": 4, "c": None}]
         assert lake.open_dataset(uri, catalog=catalog).verify().ok
+
+
+def test_a_column_gets_any_type_where_the_version_has_no_file(tmp_path: Path) -> None:
+    """A pipeline truncates a table, and then gives a column the type of its new rows."""
+    uri = str(tmp_path / "t")
+    lake.write_dataset({"a": ["x"], "b": [1]}, uri, cluster_by=["a"])
+    dataset = lake.open_dataset(uri)
+    with pytest.raises(lake.SchemaMismatchError, match="not every value survives"):
+        dataset.promote_column("a", pa.int64())
+    late = lake.open_dataset(uri)
+    dataset.delete()
+    emptied = lake.open_dataset(uri)
+    lake.write_dataset({"a": ["y"], "b": [2]}, uri)
+    with pytest.raises(lake.SchemaMismatchError, match="not every value survives"):
+        emptied.promote_column("a", pa.int64())  # rows came since
+    late.refresh().delete()
+    late.refresh().promote_column("a", pa.int64())
+    assert late.refresh().schema.field("a").type == pa.int64()
+    assert late.properties["cluster_by"] == ["a"]
+    lake.write_dataset({"a": [5], "b": [3]}, uri)
+    assert lake.read_dataset(uri).to_pylist() == [{"a": 5, "b": 3}]
+    assert lake.read_dataset(uri, version=1).to_pylist() == [{"a": "x", "b": 1}]

@@ -343,9 +343,9 @@ _TENTH: Sequence[str] = (
 _ELEVENTH: Sequence[str] = ("ALTER TABLE pending_writes ADD COLUMN login TEXT",)
 
 # From this format on, a dataset may have files in the folder of another one, from which it was
-# cloned (`clones.py`): a vacuum of an older format would delete these files. A dataset may also have
-# constraints (`properties.Check`): an older format would commit rows that break them. So it has to
-# be refused.
+# cloned (`clones.py`): a vacuum of an older format would delete these files. There may also be
+# constraints (`properties.Check`): an older format would commit rows that break them. So an older
+# format has to be refused.
 _TWELFTH: Sequence[str] = (
     """CREATE TABLE dataset_clones (
         dataset_id BIGINT NOT NULL,

@@ -336,6 +336,7 @@ class ResponseKey:
     TABLE = "table"  # its name
     AT = "at"  # the version that was read
     PARTITION_BY = "partition_by"  # names of columns
+    CLUSTER_BY = "cluster_by"  # the same, of the property
     IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
     CONSTRAINTS = "constraints"  # of a table: {name: SQL of a condition}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,20 +17,33 @@ from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.protocol.vocabulary import Change, RequestKey
 from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
-from lakehouse_source.spark.tables.table_properties import RESERVED, divided
+from lakehouse_source.spark.tables.table_properties import (
+    PROVIDER,
+    RESERVED,
+    check_provider,
+    divided,
+)
 from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
 
 
 def alter(request: Request) -> dict[str, Any]:
-    """Change columns or properties, as one commit."""
+    """Change columns or properties, as one commit; both as two."""
     address = place_of(request).address()
     changes: list[Mapping[str, Any]] = request.body[RequestKey.CHANGES]
+    given = {c[RequestKey.FIELD]: c for c in changes if c[RequestKey.CHANGE] == Change.PROPERTY}
+    texts = {name: change[RequestKey.VALUE] for name, change in given.items()}
+    check_provider(texts, request.body[RequestKey.CATALOG])
+    if given and len(given) < len(changes):  # a pipeline sends both: columns first
+        columns = [c for c in changes if c[RequestKey.CHANGE] != Change.PROPERTY]
+        for part in (columns, list(given.values())):
+            alter(replace(request, body={**request.body, RequestKey.CHANGES: part}))
+        return {}
     kinds = {change[RequestKey.CHANGE] for change in changes}
     dataset = Dataset(address)
     if kinds == {Change.PROPERTY}:
-        texts = {change[RequestKey.FIELD]: change[RequestKey.VALUE] for change in changes}
+        texts.pop(PROVIDER, None)  # a pipeline with a format sets it in each run
         for key in texts.keys() & RESERVED:
             raise InvalidOptionError(option=key, reason="of a table of plake cannot be changed.")
         own, others = divided(texts)

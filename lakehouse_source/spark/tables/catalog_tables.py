@@ -35,12 +35,18 @@ from lakehouse_source.spark.session.catalog_request import (
     qualified,
 )
 from lakehouse_source.spark.session.options import SETTINGS, Options, with_settings
-from lakehouse_source.spark.tables.table_properties import LOCATION, RESERVED, divided
+from lakehouse_source.spark.tables.table_properties import (
+    LOCATION,
+    RESERVED,
+    check_provider,
+    divided,
+)
 from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.spark.writing.begin_write import commit_options, with_table
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.conflicts import Isolation, isolation_of
+from lakehouse_source.write.commit.evolution import has_no_file
 from lakehouse_source.write.commit.options import WriteOptions, layout_of
 
 _OPTION = "option."
@@ -52,7 +58,7 @@ _OPTION = "option."
 def create(request: Request) -> dict[str, Any]:
     """Create a table without rows, or give a name to an existing dataset."""
     _refuse_branch(request)
-    _check_provider(request)
+    check_provider(request.body[RequestKey.PROPERTIES], request.body[RequestKey.CATALOG])
     location = request.body[RequestKey.PROPERTIES].get(LOCATION)
     spark = _columns(request)
     if not spark.fields and location is not None and not request.is_path:
@@ -80,7 +86,7 @@ def stage(request: Request) -> dict[str, Any]:
 
     Nothing changes before this write.
     """
-    _check_provider(request)
+    check_provider(request.body[RequestKey.PROPERTIES], request.body[RequestKey.CATALOG])
     place, staged = _staged(request)
     return {
         ResponseKey.TABLE: request.shown,
@@ -231,18 +237,6 @@ def _refuse_other_catalog(request: Request, location: str) -> None:
         )
 
 
-def _check_provider(request: Request) -> None:
-    """Refuse a table of another format, which would silently become one of plake."""
-    provider = request.body[RequestKey.PROPERTIES].get("provider", "plake")
-    if provider.lower() != "plake":
-        raise InvalidOptionError(
-            option="USING",
-            value=provider,
-            reason=f"is not for the catalog {request.body[RequestKey.CATALOG]}: its tables are "
-            "plake's. Leave USING out, or create the table in another catalog of Spark.",
-        )
-
-
 def _require_name(request: Request, statement: str) -> None:
     _refuse_branch(request)
     if request.is_path:
@@ -257,7 +251,7 @@ def _require_name(request: Request, statement: str) -> None:
 
 
 def truncate(request: Request) -> dict[str, Any]:
-    """Remove all rows, as one commit, by the settings of the session.
+    """Remove all rows, as one commit, by the settings of the session; none where there is no file.
 
     Raises:
         InvalidOptionError: there is no such setting, or its value is wrong.
@@ -270,6 +264,9 @@ def truncate(request: Request) -> dict[str, Any]:
     address = place_of(request).address()
     with address.open() as catalog:
         with catalog.read() as reader:
-            schema = without_metadata(address.snapshot(catalog, reader).schema)
+            base = address.snapshot(catalog, reader)
+            if options.expected_version is None and has_no_file(reader, base.dataset):
+                return {}
+            schema = without_metadata(base.schema)
         commit(catalog, begin(catalog, address, schema, options), [])
     return {}

@@ -228,6 +228,9 @@ def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]
         ResponseKey.AT: snapshot.version,
         ResponseKey.OPTIONS: place.options(),
         ResponseKey.PARTITION_BY: [] if request.metadata_table else list(snapshot.partition_by),
+        ResponseKey.CLUSTER_BY: list(
+            () if request.metadata_table else snapshot.dataset.properties.layout.cluster_by or ()
+        ),
         ResponseKey.IS_METADATA: request.metadata_table is not None,
         ResponseKey.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
         ResponseKey.CONSTRAINTS: {} if request.metadata_table else _constraints(snapshot),
@@ -241,6 +244,7 @@ def _unread_table(request: Request) -> dict[str, Any]:
         ResponseKey.AT: 0,
         ResponseKey.OPTIONS: {},
         ResponseKey.PARTITION_BY: [],
+        ResponseKey.CLUSTER_BY: [],
         ResponseKey.IS_METADATA: False,
         ResponseKey.PROPERTIES: {},
         ResponseKey.CONSTRAINTS: {},

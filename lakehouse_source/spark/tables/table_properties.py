@@ -17,13 +17,26 @@ from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, layout_of
 
 # Spark's own keys among the properties of a table.
 LOCATION = "location"
-RESERVED = {LOCATION, "provider", "external", "is_managed_location", "table_type", "owner"}
+PROVIDER = "provider"
+RESERVED = {LOCATION, PROVIDER, "external", "is_managed_location", "table_type", "owner"}
 _LISTS = ("index_columns", *(name for name, kind in KINDS.items() if kind == COLUMNS))
 OWN = (*LAYOUT_KEYWORDS, "index_columns", "expire_rows")
 # Names that a table property cannot set.
 _REFUSED = {
     "partition_by": "is not set by TBLPROPERTIES: use PARTITIONED BY.",
 }
+
+
+def check_provider(texts: Mapping[str, str | None], catalog: str) -> None:
+    """Refuse a table of another format, which would silently become one of plake."""
+    provider = texts.get(PROVIDER) or "plake"
+    if provider.lower() != "plake":
+        raise InvalidOptionError(
+            option="USING",
+            value=provider,
+            reason=f"is not for the catalog {catalog}: its tables are "
+            "plake's. Leave USING out, or create the table in another catalog of Spark.",
+        )
 
 
 def divided(

@@ -51,6 +51,11 @@ def stored_values_fit(reader: CatalogReader, record: DatasetRecord) -> StoredVal
     return fits
 
 
+def has_no_file(reader: CatalogReader, record: DatasetRecord) -> bool:
+    """Whether the newest version has no file, so that no stored value hinders a change."""
+    return not next(reader.iter_files(record.id, record.current_version, None, 1))
+
+
 def _partition_fits(
     reader: CatalogReader, record: DatasetRecord, field: pa.Field, type_: pa.DataType
 ) -> Iterator[bool]:

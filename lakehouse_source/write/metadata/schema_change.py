@@ -34,7 +34,14 @@ from lakehouse_source.schema.changes import (
     apply_all,
 )
 from lakehouse_source.schema.defaults import checked_default, initial_default
-from lakehouse_source.schema.fields import Leaf, field_id, leaves, max_id, storage_type
+from lakehouse_source.schema.fields import (
+    Leaf,
+    field_id,
+    find_field,
+    leaves,
+    max_id,
+    storage_type,
+)
 from lakehouse_source.schema.json_values import parsed_object
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.schema.paths import checked_path, shown
@@ -42,6 +49,7 @@ from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.conflicts import Collision, schema_changed
 from lakehouse_source.write.commit.evolution import (
     evolve_properties,
+    has_no_file,
     stored_values_fit,
     with_names_of,
 )
@@ -71,6 +79,7 @@ class SchemaUpdate:
 
     def __init__(self, address: Address, base: Snapshot, moved: Callable[[], object]) -> None:
         # `moved` is called after the commit.
+        self._is_empty: bool | None = None
         self._result: WriteResult | None = None
         self._moved = moved
         self._address = address
@@ -161,7 +170,8 @@ class SchemaUpdate:
         """Change a column's type to one that holds every stored value exactly.
 
         These are wider integers, floats and decimals, finer units of time where the statistics
-        show that the stored values fit, and text for a top-level column.
+        show that the stored values fit, and text for a top-level column. A top-level column of a
+        version without files gets any type, as a new column of that name.
 
         >>> dataset.promote_column("miles", pa.decimal128(19, 0)).version
         2
@@ -230,9 +240,16 @@ class SchemaUpdate:
             _same_keys,
             lambda _field, _type: True,
             lambda _field: True,
+            self._holds_no_file,
         )
         self._schema, _ids = change.apply(self._schema, facts)
         self._changes.append(change)
+
+    def _holds_no_file(self) -> bool:
+        if self._is_empty is None:
+            with self._address.open() as catalog, catalog.read() as reader:
+                self._is_empty = has_no_file(reader, self._base.dataset)
+        return self._is_empty
 
     def __enter__(self) -> SchemaUpdate:
         return self
@@ -283,8 +300,9 @@ def change_schema(
         if affected and record.current_version != checked:
             rows = "rows may have come, and a constraint reads a column whose type changes"
             raise conflict(address.uri, record, base, Collision(rows))
-        check_sort_columns_stay(record.properties.layout, before, after)
-        properties = with_names_of(record.properties, before, after)
+        were = _with_replaced(before, after, changes)
+        check_sort_columns_stay(record.properties.layout, were, after)
+        properties = with_names_of(record.properties, were, after)
         properties, unsearchable = evolve_properties(
             properties, after, before, properties.partition_by
         )
@@ -316,6 +334,20 @@ def _check_rows(
     return newest.version
 
 
+def _with_replaced(
+    before: pa.Schema, after: pa.Schema, changes: Sequence[SchemaChange]
+) -> pa.Schema:
+    """The schema before, with columns that got another type as new ones: properties keep them."""
+    ids = {field_id(field) for field in after}
+    for one in changes:
+        if isinstance(one, PromoteColumn) and len(one.path) == 1:
+            old = find_field(one.path[0], before)
+            new = find_field(one.path[0], after)
+            if old is not None and new is not None and field_id(old) not in ids:
+                before = before.set(before.names.index(old.name), new)
+    return before
+
+
 def _changed(
     tx: CatalogReader,
     record: DatasetRecord,
@@ -332,6 +364,7 @@ def _changed(
         _same_keys,
         stored_values_fit(tx, record),
         partial(_has_no_null, tx, record),
+        partial(has_no_file, tx, record),
     )
     if before.equals(base.schema, check_metadata=True):
         return apply_all(before, changes, facts)[0]
@@ -342,6 +375,7 @@ def _changed(
         _same_keys,
         lambda _field, _type: True,
         lambda _field: True,
+        facts.holds_no_file,
     )
     _schema, meant = apply_all(base.schema, changes, trusting)
     try:

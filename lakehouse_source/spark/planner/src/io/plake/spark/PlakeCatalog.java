@@ -93,15 +93,20 @@ public class PlakeCatalog
   // --- tables ------------------------------------------------------------------
 
   /**
-   * The table at its newest version.
+   * The table at its newest version, for who has not said whether it will write.
    *
    * <p>Where a path has none, Spark would take {@code plake.`/path`} for a query on a file and say
    * that plake cannot answer it. It gets an exception that it does not catch.
    */
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
+    return newest(table, false);
+  }
+
+  /** @param isOfQuery whether Spark's analyzer asks, and not a program */
+  Table newest(Identifier table, boolean isOfQuery) throws NoSuchTableException {
     try {
-      return load(table, Channel.about(Vocabulary.RequestKind.LOAD, table), false);
+      return PlakeTable.newest(channel(), table, isOfQuery);
     } catch (NoSuchTableException e) {
       if (isPath(table)) {
         throw Refusal.because(e.getMessage());

@@ -2,6 +2,7 @@ package io.plake.spark;
 
 import io.plake.spark.catalog.AnalyzeTables;
 import io.plake.spark.catalog.ChangesByName;
+import io.plake.spark.catalog.FrameFormats;
 import io.plake.spark.catalog.MergeSchemaWrites;
 import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.ProcedureStatements;
@@ -95,10 +96,10 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
-          "catalog.NotNullColumns", "catalog.TimesOfPaths", "format.StreamReads",
-          "format.StreamWrites", "core.StreamErrors")),
+          "catalog.NotNullColumns", "catalog.TimesOfPaths", "catalog.FrameFormats", "format.StreamReads",
+          "format.StreamWrites", "format.NamedSinks", "core.StreamErrors")),
       Map.entry(Feature.CATALOG_VIEWS, List.of(
-          "PlakeViewCatalog", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
+          "PlakeViewCatalog", "catalog.ChangeableTable", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
       Map.entry(Feature.PROVIDER, List.of(
           "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
           "catalog.AnalyzeTables", "core.StreamErrors")),
@@ -127,6 +128,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Wait()));
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new TimesOfPaths(session)));
+      extensions.injectHintResolutionRule(
+          session -> rule(Feature.CATALOG, () -> new FrameFormats(session)));
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new StreamReads.Names(session)));
       extensions.injectHintResolutionRule(

@@ -51,7 +51,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
   @Override
   public Relation loadRelation(Identifier name) throws NoSuchTableException {
     try {
-      return loadTable(name);
+      return newest(name, true);
     } catch (NoSuchTableException e) {
       View view = runnable(name);
       if (view == null) {

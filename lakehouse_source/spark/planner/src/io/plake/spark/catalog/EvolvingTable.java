@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /** A table that Spark asks which changes a statement WITH SCHEMA EVOLUTION may make. Not on 4.1. */
-public final class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution {
+public class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution {
 
   private static final List<DataType> INTEGERS = List.of(
       DataTypes.ByteType, DataTypes.ShortType, DataTypes.IntegerType, DataTypes.LongType);

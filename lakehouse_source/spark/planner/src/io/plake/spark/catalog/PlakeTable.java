@@ -19,6 +19,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.expressions.ClusterByTransform;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.Scan;
@@ -38,6 +40,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A table of Spark's catalog at one version, which is the newest when a query is analysed.
@@ -56,7 +59,8 @@ public class PlakeTable extends FrameTable
   private final String name;
   private final Map<String, String> options;
   private final Map<String, String> properties;
-  private final Transform[] partitioning;
+  private final Transform[] partitions;
+  private final List<String> clusterBy;
   private final Constraint[] constraints;
   private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
 
@@ -87,8 +91,9 @@ public class PlakeTable extends FrameTable
     this.properties = Collections.unmodifiableMap(all);
     this.constraints = TableConstraints.of(
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
-    this.partitioning = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
+    this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
+    this.clusterBy = response.texts(Vocabulary.ResponseKey.CLUSTER_BY);
   }
 
   private static boolean isMetadata(Channel.Response response) {
@@ -108,9 +113,31 @@ public class PlakeTable extends FrameTable
   public static PlakeTable of(
       Channel channel, Identifier identifier, Channel.Response response, boolean isPinned,
       Map<String, String> more) {
+    return made("EvolvingTable", channel, identifier, response, isPinned, more);
+  }
+
+  /**
+   * The newest version. To a program it says that its rows can be changed, and by which columns they
+   * are clustered; not to the analyzer: {@code RowStatements} makes the targets of its statements, and
+   * it would show the columns as {@code PARTITIONED BY (cluster_by(...))}.
+   */
+  public static PlakeTable newest(Channel channel, Identifier identifier, boolean isOfQuery)
+      throws NoSuchTableException {
+    ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, identifier);
+    Channel.Response response = channel.read(request);
+    if (isOfQuery) {
+      ((ObjectNode) response.body).putArray(Vocabulary.ResponseKey.CLUSTER_BY);
+    }
+    return made(isOfQuery || isMetadata(response) ? "EvolvingTable" : "ChangeableTable", channel,
+        identifier, response, false, Map.of());
+  }
+
+  private static PlakeTable made(
+      String kind, Channel channel, Identifier identifier, Channel.Response response, boolean isPinned,
+      Map<String, String> more) {
     return SchemaEvolution.IS_ASKED
         ? (PlakeTable) SchemaEvolution.made(
-            PlakeTable.class.getPackageName() + ".EvolvingTable", channel, identifier, response,
+            PlakeTable.class.getPackageName() + "." + kind, channel, identifier, response,
             isPinned, more)
         : new PlakeTable(channel, identifier, response, isPinned, more);
   }
@@ -216,15 +243,25 @@ public class PlakeTable extends FrameTable
     return name;
   }
 
+  /**
+   * The partition columns. Without any, the columns by which rows are clustered: Spark has one or the
+   * other, and compares them with what a writer names.
+   */
   @Override
   public Transform[] partitioning() {
-    return partitioning.clone();
+    if (partitions.length > 0 || clusterBy.isEmpty()) {
+      return partitions.clone();
+    }
+    List<String> columns = List.of(schema.fieldNames());
+    return new Transform[] {new ClusterByTransform(CollectionConverters.asScala(clusterBy.stream()
+        .map(name -> Expressions.column(columns.contains(name) ? Refusal.quoted(name) : name))
+        .toList()).toList())};
   }
 
   @Override
   public StructType partitionSchema() {
     StructType found = new StructType();
-    for (Transform column : partitioning) {
+    for (Transform column : partitions) {
       found = found.add(schema.apply(column.references()[0].fieldNames()[0]));
     }
     return found;
@@ -273,7 +310,7 @@ public class PlakeTable extends FrameTable
       throw Refusal.because(name + " tells about a table and cannot be written.");
     }
     return new TableWrites(
-        schema, partitioning.length > 0, info, with(info.options()));
+        schema, partitions.length > 0, info, with(info.options()));
   }
 
   @Override

@@ -27,7 +27,6 @@ import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -79,13 +78,7 @@ public final class TableRequests {
     }
     ArrayNode partitionBy = request.putArray(Vocabulary.RequestKey.PARTITION_BY);
     columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
-    Map<String, String> given = new HashMap<>(properties);
-    // `saveAsTable` names Spark's default format where the user names none.
-    String usual = SQLConf.get().defaultDataSourceName();
-    if (usual.equalsIgnoreCase(given.get(TableCatalog.PROP_PROVIDER))) {
-      given.remove(TableCatalog.PROP_PROVIDER);
-    }
-    put(request, given);
+    put(request, properties);
     return request;
   }
 

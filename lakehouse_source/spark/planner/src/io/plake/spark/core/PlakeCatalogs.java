@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Set;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Tuple2;
 import scala.collection.Iterator;
@@ -12,6 +13,9 @@ import scala.collection.Iterator;
 public final class PlakeCatalogs {
   private static final String PREFIX = "spark.sql.catalog.";
 
+  /** Spark's own catalog, which needs no setting. */
+  public static final String OF_SESSION = "spark_catalog";
+
   /** Names, not classes: 4.1 cannot load the catalog with views. */
   private static final Set<String> CLASSES =
       Set.of("io.plake.spark.PlakeCatalog", "io.plake.spark.PlakeViewCatalog");
@@ -19,6 +23,13 @@ public final class PlakeCatalogs {
   /** Tells whether a name is that of such a catalog. */
   public static boolean isOne(String catalog) {
     return CLASSES.contains(SQLConf.get().getConfString(PREFIX + catalog, ""));
+  }
+
+  /** The catalog in which Spark looks for a name of a table. */
+  public static String catalogOf(SparkSession session, List<String> table) {
+    boolean isNamed = table.size() > 1 && (OF_SESSION.equals(table.get(0))
+        || !SQLConf.get().getConfString(PREFIX + table.get(0), "").isEmpty());
+    return isNamed ? table.get(0) : session.catalog().currentCatalog();
   }
 
   /** Their names, in order. */

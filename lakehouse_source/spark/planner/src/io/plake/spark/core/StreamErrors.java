@@ -9,6 +9,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.List;
 import org.apache.commons.lang3.ClassUtils;
+import org.apache.commons.lang3.exception.ExceptionUtils;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -26,6 +27,11 @@ public final class StreamErrors implements InvocationHandler {
   private static final List<Class<?>> WRAPPED = List.of(
       ScanBuilder.class, Scan.class, MicroBatchStream.class,
       WriteBuilder.class, Write.class, StreamingWrite.class);
+
+  /** What Spark says of a Python process that did not connect in time. */
+  private static final String LATE = "Python worker failed to connect back.";
+
+  private static final int STARTS = 5;
 
   private final Object stock;
 
@@ -53,13 +59,36 @@ public final class StreamErrors implements InvocationHandler {
       return proxy == arguments[0];
     }
     try {
-      Object found = method.invoke(stock, arguments);
+      Object found = method.getName().equals("toMicroBatchStream")
+          ? started(method, arguments) : method.invoke(stock, arguments);
       if (found == stock) {
         return proxy;
       }
       return WRAPPED.stream().anyMatch(kind -> kind.isInstance(found)) ? of(found) : found;
     } catch (InvocationTargetException e) {
       throw unchecked(Refusal.retold(e.getCause(), false));
+    }
+  }
+
+  /**
+   * A stream with its Python process, which is a new one for each.
+   *
+   * <p>Spark waits 10 s for it to connect, and gives the stream up. Many that start at once on few
+   * cores need longer: one starts at a time, and once more where the machine was busy otherwise.
+   */
+  private Object started(Method method, Object[] arguments) throws ReflectiveOperationException {
+    synchronized (WRAPPED) {
+      for (int tries = 1; ; tries++) {
+        try {
+          return method.invoke(stock, arguments);
+        } catch (InvocationTargetException e) {
+          boolean isLate = ExceptionUtils.getThrowableList(e).stream()
+              .anyMatch(one -> LATE.equals(one.getMessage()));
+          if (!isLate || tries == STARTS) {
+            throw e;
+          }
+        }
+      }
     }
   }
 

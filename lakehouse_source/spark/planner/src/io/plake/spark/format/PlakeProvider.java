@@ -140,8 +140,8 @@ public final class PlakeProvider extends PlakeSource
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
       Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
       FormatWrites.choose(options, FormatWrites.PARTITION_BY, TableRequests.columns(partitioning));
-      return StreamErrors.of(
-          super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options))));
+      return StreamErrors.of(NamedSinks.orPath(
+          new WriteInfo(info, new CaseInsensitiveStringMap(options)), super::newWriteBuilder));
     }
   }
 }

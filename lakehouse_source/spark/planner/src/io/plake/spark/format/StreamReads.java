@@ -15,7 +15,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Some;
 import scala.jdk.javaapi.CollectionConverters;
@@ -28,8 +27,6 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class StreamReads extends Rule<LogicalPlan> {
 
   private static final String[] VERSIONS = {"versionAsOf", "timestampAsOf", "version"};
-
-  private static final String OF_SESSION = "spark_catalog";
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -73,12 +70,11 @@ public final class StreamReads extends Rule<LogicalPlan> {
     private LogicalPlan checked(LogicalPlan node) {
       if (node instanceof UnresolvedRelation table && table.isStreaming()) {
         List<String> parts = CollectionConverters.asJava(table.multipartIdentifier());
-        boolean isNamed = parts.size() > 1
-            && (OF_SESSION.equals(parts.get(0)) || isCatalog(parts.get(0)));
-        String catalog = isNamed ? parts.get(0) : session.catalog().currentCatalog();
+        String catalog = PlakeCatalogs.catalogOf(session, parts);
+        boolean isNamed = parts.size() > 1 && catalog.equals(parts.get(0));
         List<String> name = parts.subList(isNamed ? 1 : 0, parts.size());
         if (PlakeCatalogs.isOne(catalog)
-            || OF_SESSION.equals(catalog) && isInMetastore(name)) {
+            || PlakeCatalogs.OF_SESSION.equals(catalog) && isInMetastore(name)) {
           checkNoVersion(table.options());
         }
       }
@@ -98,10 +94,6 @@ public final class StreamReads extends Rule<LogicalPlan> {
       } catch (AnalysisException e) { // dropped just now, which Spark will say
         return false;
       }
-    }
-
-    private static boolean isCatalog(String name) {
-      return !SQLConf.get().getConfString("spark.sql.catalog." + name, "").isEmpty();
     }
   }
 }

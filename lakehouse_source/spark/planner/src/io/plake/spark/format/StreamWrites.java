@@ -60,7 +60,7 @@ public final class StreamWrites extends Rule<LogicalPlan> {
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-      return StreamErrors.of(super.newWriteBuilder(info));
+      return StreamErrors.of(NamedSinks.orPath(info, super::newWriteBuilder));
     }
   }
 }

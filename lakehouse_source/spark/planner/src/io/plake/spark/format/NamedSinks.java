@@ -1,0 +1,80 @@
+package io.plake.spark.format;
+
+import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Vocabulary;
+import io.plake.spark.core.WriteInfo;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Function;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * A stream into {@code format("plake")} whose option {@code tableName} names a table of Spark's
+ * catalog: a sink of a pipeline has options alone.
+ */
+final class NamedSinks {
+  private static final String TABLE = "tableName";
+
+  /** The write into the table that an option names; without one, that of the path. */
+  static WriteBuilder orPath(
+      LogicalWriteInfo info, Function<LogicalWriteInfo, WriteBuilder> path) {
+    String name = info.options().get(TABLE);
+    if (name == null) {
+      return path.apply(info);
+    }
+    for (String other : List.of(Vocabulary.Place.PATH, Vocabulary.Place.CATALOG)) {
+      if (info.options().containsKey(other)) {
+        throw refused(name, "is for a table of Spark's catalog: leave the option " + other + " out");
+      }
+    }
+    Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
+    options.keySet().removeIf(TABLE::equalsIgnoreCase);
+    return table(name).newWriteBuilder(
+        new WriteInfo(info, new CaseInsensitiveStringMap(options)));
+  }
+
+  private static PlakeTable table(String name) {
+    org.apache.spark.sql.classic.SparkSession session =
+        (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
+    CatalogManager catalogs = session.sessionState().catalogManager();
+    try {
+      List<String> parts = CollectionConverters.asJava(
+          session.sessionState().sqlParser().parseMultipartIdentifier(name));
+      boolean named = parts.size() > 1 && catalogs.isCatalogRegistered(parts.get(0));
+      CatalogPlugin catalog = named ? catalogs.catalog(parts.get(0)) : catalogs.currentCatalog();
+      int last = parts.size() - 1;
+      String[] namespace = last == 0 ? catalogs.currentNamespace()
+          : parts.subList(named ? 1 : 0, last).toArray(String[]::new);
+      if (catalog instanceof TableCatalog tables && tables.loadTable(
+          Identifier.of(namespace, parts.get(last)), Set.of(TableWritePrivilege.INSERT))
+          instanceof PlakeTable found) {
+        return found;
+      }
+      throw refused(name, "is no table of plake");
+    } catch (NoSuchTableException e) {
+      throw refused(name, "is not there: CREATE TABLE it first, or let the pipeline have it as a"
+          + " streaming table");
+    } catch (ParseException e) {
+      throw refused(name, "is no name of a table");
+    }
+  }
+
+  private static RuntimeException refused(String name, String reason) {
+    return Refusal.because("[PLAKE_INVALID_OPTION] option '" + TABLE + "' (given: " + name + "): "
+        + reason + ".");
+  }
+}
