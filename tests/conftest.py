@@ -40,20 +40,24 @@ if (
 # the cases choose, so that it is always the same ones. A case with Spark takes a second or more of
 # both cores: one of each test, where the marker `cases` asks for no more.
 FEW_CASES = 3
-CATALOGS = {"sqlite", "postgres", "duckdb"}
+# How often each kind of catalog is the one: a new one of DuckDB takes the time of ten of SQLite.
+SHARES = {"sqlite": 4, "postgres": 3, "duckdb": 2}
 
 
 def _one_catalog(items: list[pytest.Item]) -> None:
     """Leave one kind of catalog to each case: `tests/catalog_contract.py` has shown every kind."""
-    cases: dict[tuple[str, ...], list[pytest.Item]] = {}
+    cases: dict[tuple[str, ...], list[tuple[int, pytest.Item]]] = {}
     for item in items:
         name, _, case = item.nodeid.rstrip("]").partition("[")
         parts = case.split("-")
-        if item.get_closest_marker("one_catalog") and CATALOGS & set(parts):
-            cases.setdefault((name, *(p for p in parts if p not in CATALOGS)), []).append(item)
+        others = [part for part in parts if part not in SHARES]
+        if item.get_closest_marker("one_catalog") and len(others) < len(parts):
+            share = min(SHARES[part] for part in parts if part in SHARES)
+            place = crc32(item.nodeid.encode()) * share
+            cases.setdefault((name, *others), []).append((place, item))
     for some in cases.values():
-        some.sort(key=lambda item: crc32(item.nodeid.encode()))
-        for item in some[1:]:
+        some.sort(key=lambda placed: placed[0], reverse=True)
+        for _, item in some[1:]:
             item.add_marker(pytest.mark.long)
 
 
@@ -68,12 +72,14 @@ def _kept_cases(test: pytest.Function, count: int) -> int:
 
 def _sample(items: list[pytest.Item]) -> None:
     """Mark the cases that `make test` leaves out as long."""
-    cases: dict[str, list[pytest.Function]] = {}
+    cases: dict[tuple[str, bool], list[pytest.Function]] = {}
     for item in items:
         has_cases = isinstance(item, pytest.Function) and hasattr(item, "callspec")
         if has_cases and item.get_closest_marker("long") is None:
             assert isinstance(item, pytest.Function)
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            # Cases of one test may be with Spark and without.
+            spark = item.get_closest_marker("spark") is not None
+            cases.setdefault((item.nodeid.partition("[")[0], spark), []).append(item)
     for some in cases.values():
         some.sort(key=lambda item: crc32(item.callspec.id.encode()))
         for item in some[_kept_cases(some[0], len(some)) :]:

@@ -83,7 +83,7 @@ def is_equipped(sequence: str, at: int) -> bool:
 # --- in the process of the sessions ---------------------------------------------------
 
 
-def sessions(sequence: str, folder: Path) -> list[dict[str, Any]]:
+def sessions(sequence: str, folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
     """Make the sessions of a sequence; what the job did in each but the first."""
     words = sequence.split()
     spark: Any = None
@@ -96,7 +96,7 @@ def sessions(sequence: str, folder: Path) -> list[dict[str, Any]]:
         spark = made(kind.partition(":")[2] or kind, spark, place)
         assert spark.range(3).count() == 3
         if at:
-            found.append(job(spark, place))
+            found.append(job(spark, place, names))
     return found
 
 
@@ -137,7 +137,7 @@ def at_a_free_port(builder: Any) -> Any:
     return builder.config("spark.connect.grpc.binding.port", str(port))
 
 
-def job(spark: Any, folder: Path) -> dict[str, Any]:
+def job(spark: Any, folder: Path, names: Iterable[str]) -> dict[str, Any]:
     """What each step of the main job answered, or the first lines of its error."""
     steps = Steps(spark, folder)
     if spark.conf.get("spark.sql.catalog.plake", None) is None:
@@ -146,7 +146,7 @@ def job(spark: Any, folder: Path) -> dict[str, Any]:
     spark.conf.set("spark.sql.catalog.plake.catalog", f"sqlite:///{folder}/lake.db")
     spark.conf.set("spark.sql.catalog.plake.warehouse", f"{folder}/warehouse")
     found: dict[str, Any] = {}
-    for name in EQUIPPED:
+    for name in names:
         try:
             found[name] = getattr(steps, name.replace(" ", "_"))()
         except Exception as error:
@@ -258,7 +258,7 @@ class Steps:
 # --- outside ---------------------------------------------------------------------------
 
 
-def run(sequence: str, folder: Path) -> list[dict[str, Any]]:
+def run(sequence: str, folder: Path, names: Iterable[str] = EQUIPPED) -> list[dict[str, Any]]:
     """What the job did in each session of a sequence but the first, in a new process."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
@@ -269,7 +269,7 @@ def run(sequence: str, folder: Path) -> list[dict[str, Any]]:
         (folder / "conf/spark-defaults.conf").write_text(f"spark.jars {planner_jar()}\n")
         environment["SPARK_CONF_DIR"] = str(folder / "conf")
     done = subprocess.run(
-        [sys.executable, "-m", __spec__.name, "--in-process", sequence, str(folder)],
+        [sys.executable, "-m", __spec__.name, "--in-process", sequence, str(folder), *names],
         capture_output=True, text=True, env=environment, cwd=folder, check=False, timeout=900,
     )  # fmt: skip
     marked = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
@@ -281,7 +281,7 @@ def run(sequence: str, folder: Path) -> list[dict[str, Any]]:
 def wrong(sequence: str, at: int, found: Mapping[str, Any]) -> dict[str, Any]:
     """The steps of a session that did not do what they should."""
     if is_equipped(sequence, at):
-        return {name: found[name] for name in EQUIPPED if found[name] != EQUIPPED[name]}
+        return {name: one for name, one in found.items() if one != EQUIPPED[name]}
     bad = {name: found[name] for name in STOCK if found[name] != STOCK[name]}
     refusal = str(found["insert"])
     if "lakehouse_source.spark.enable(spark)" not in refusal and "CANNOT_LOAD" not in refusal:
@@ -310,7 +310,10 @@ def table(rows: Iterable[tuple[str, int, Mapping[str, Any]]]) -> str:
 
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--in-process"]:
-        print("FOUND " + json.dumps(sessions(arguments[1], Path(arguments[2]))), flush=True)
+        print(
+            "FOUND " + json.dumps(sessions(arguments[1], Path(arguments[2]), arguments[3:])),
+            flush=True,
+        )
         return 0
     java_classes.set_options()
     rows = []

@@ -146,6 +146,7 @@ DOORS: dict[str, Callable[[str], None]] = {
 
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("door", DOORS)
+@pytest.mark.sampled(3)
 def test_no_door_goes_to_a_host_that_a_row_of_the_catalog_names(
     poisoned: Poisoned, door: str, address: str
 ) -> None:

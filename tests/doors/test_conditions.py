@@ -36,7 +36,7 @@ EVERYTHING = os.environ.get("PLAKE_ALL_CONDITIONS") == "1"
 # Conditions in one Spark job: with more its generated code grows too large to be compiled.
 AT_ONCE = 10
 # Of each zone and door.
-SAMPLE = COUNT if EVERYTHING else 10
+SAMPLE = COUNT if EVERYTHING else 5
 RECORD = Path(__file__).with_name("conditions.json")
 
 INTS = {

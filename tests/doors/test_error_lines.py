@@ -144,7 +144,8 @@ def test_spark_s_own_words_come_first_where_a_task_fails(
     assert any("StorageError" in line for line in more)
 
 
-def test_of_a_stream(spark_catalog: SparkSession, path: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["path", "plake.lines.t"])
+def test_of_a_stream(spark_catalog: SparkSession, path: str, place: str) -> None:
     """It was that of a traceback, or of an assertion of Spark where a table had a version."""
     spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.lines")
     spark_catalog.sql("CREATE OR REPLACE TABLE plake.lines.t AS SELECT 1L id")
@@ -165,17 +166,16 @@ def test_of_a_stream(spark_catalog: SparkSession, path: str, tmp_path: Path) -> 
 
         return first_line(run, StreamingQueryException)
 
-    for place in ("path", "plake.lines.t"):
-        for option in ("versionAsOf", "version"):
-            said = first_line(lambda at=place, name=option: read(at, **{name: "1"}))
-            assert said.startswith(
-                f"[PLAKE_INVALID_OPTION] option '{option}' (given: 1): names one version, and a "
-            )
-        assert (
-            "terminated with exception: [PLAKE_INVALID_OPTION] option 'startingVersion' (given: "
-            "'x'): must be a whole number." in ends(place, startingVersion="x")
+    for option in ("versionAsOf", "version"):
+        said = first_line(lambda at=place, name=option: read(at, **{name: "1"}))
+        assert said.startswith(
+            f"[PLAKE_INVALID_OPTION] option '{option}' (given: 1): names one version, and a "
         )
-        assert "exception: [PLAKE_VERSION_NOT_FOUND]" in ends(place, startingVersion="9")
+    assert (
+        "terminated with exception: [PLAKE_INVALID_OPTION] option 'startingVersion' (given: "
+        "'x'): must be a whole number." in ends(place, startingVersion="x")
+    )
+    assert "exception: [PLAKE_VERSION_NOT_FOUND]" in ends(place, startingVersion="9")
     lake.open_dataset(path).delete("i = 1")
     assert "exception: [PLAKE_STREAM_CHANGE] version 2" in ends("path", startingVersion="2")
 

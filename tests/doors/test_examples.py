@@ -38,6 +38,7 @@ PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
 )
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+MANY_EXAMPLES = 6  # with Spark they take too long for `make test`
 POSTGRES = "postgresql://user@host/database"
 IN_DOCSTRINGS, IN_PAGES = DocTestParser(OPTIONS), PythonCodeBlockParser((), OPTIONS)
 
@@ -78,12 +79,13 @@ class Session(NamedTuple):
 def sections(page: Path) -> Iterator[tuple[str, Session]]:
     """The sections of a page that hold examples, by their title."""
     text = page.read_text()
+    name = page.stem if page.parent == ROOT else f"{page.parent.name}/{page.stem}"
     starts = [0, *(found.start() for found in re.finditer(r"^## ", text, re.MULTILINE)), len(text)]
     for start, end in pairwise(starts):
         part = Session(page, text.count("\n", 0, start), text[start:end], IN_PAGES)
         title = part.text.splitlines()[0].lstrip("# ")
         if part.sources():
-            yield f"{page.parent.name}/{page.stem}: {title}", part
+            yield f"{name}: {title}", part
 
 
 def own(kind: type) -> dict[str, Any]:
@@ -131,8 +133,10 @@ def docstrings() -> Iterator[tuple[str, Session]]:
 def parameters(named: Iterator[tuple[str, Session]]) -> list[Any]:
     found = []
     for name, session in named:
-        spark = session.uses("spark", "SparkSession")
-        found.append(pytest.param(session, id=name, marks=[pytest.mark.spark] if spark else []))
+        marks = [pytest.mark.spark] if session.uses("spark", "SparkSession") else []
+        if marks and len(session.sources()) > MANY_EXAMPLES:
+            marks.append(pytest.mark.long)
+        found.append(pytest.param(session, id=name, marks=marks))
     return found
 
 
@@ -165,7 +169,7 @@ def run(
 
 
 @pytest.mark.parametrize("session", parameters(s for page in PAGES for s in sections(page)))
-@pytest.mark.cases(3)
+@pytest.mark.cases(4)
 def test_the_examples_of_a_page_run(session: Session, run: Callable[..., None]) -> None:
     run(session)
 

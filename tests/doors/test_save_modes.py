@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ note("partitionBy other", lambda: to("append").partitionBy("s").save(f"{root}/c"
 note("new with partitionBy", lambda: to().partitionBy("p").save(f"{root}/d"))
 note("clusterBy", lambda: to().clusterBy("s").save(f"{root}/e"))
 note("clustered", lambda: lake.open_dataset(f"{root}/e").properties["cluster_by"])
+"""
+MORE = """
 odd = frame.where("p = 1")
 note("replaceWhere", lambda: to("overwrite", odd, replaceWhere="p = 1").save(f"{root}/c"))
 note("replaced", lambda: read("c").groupBy("p").count().orderBy("p").collect())
@@ -89,18 +92,26 @@ note("stream", lambda: spark.readStream.format("plake").load(f"{root}/b").isStre
 plan = read("b").where("id = 4")._jdf.queryExecution().executedPlan().toString()
 found["pruned"] = "read by Spark (" in plan and "EqualTo(id,4)" in plan
 found["status"] = {part.name: part.works for part in lake.spark.status(spark).parts}
-print("FOUND " + json.dumps(found, default=str))
 """
+
+
+def ran(script: str, folder: Path) -> Mapping[str, Any]:
+    """What each write of the script did: its result, or its error."""
+    script += 'print("FOUND " + json.dumps(found, default=str))'
+    done = run_logged(script, [str(folder / "data")], os.environ, folder)
+    (line,) = (one for one in done.printed.splitlines() if one.startswith("FOUND "))
+    answer: Mapping[str, Any] = json.loads(line.removeprefix("FOUND "))
+    return answer
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
-    """What each write of the script did: its result, or its error."""
-    folder = tmp_path_factory.mktemp("modes")
-    done = run_logged(SCRIPT, [str(folder / "data")], os.environ, folder)
-    (line,) = (one for one in done.printed.splitlines() if one.startswith("FOUND "))
-    answer: Mapping[str, Any] = json.loads(line.removeprefix("FOUND "))
-    return answer
+    return ran(SCRIPT, tmp_path_factory.mktemp("modes"))
+
+
+@pytest.fixture(scope="module")
+def more(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    return ran(SCRIPT + MORE, tmp_path_factory.mktemp("modes"))
 
 
 def test_a_mode_that_creates_refuses_or_keeps_what_is_there(found: Mapping[str, Any]) -> None:
@@ -121,26 +132,28 @@ def test_partition_by_names_the_columns_of_a_new_dataset(found: Mapping[str, Any
     assert found["clustered"] == ["s"]
 
 
-def test_the_names_that_delta_has_for_options(found: Mapping[str, Any]) -> None:
-    assert found["replaceWhere"] is None
-    assert found["replaced"] == [[0, 6], [1, 3]]
-    assert "give one of them" in found["two conditions"]
-    assert "mergeSchema" in found["no mergeSchema"] or "schema_merge" in found["no mergeSchema"]
-    assert found["merged"] == ["id", "p", "s", "n"] == found["timestampAsOf"]
-    assert found["versionAsOf"] == ["id", "p", "s"]
-    assert "column 'p'" in found["overwrite keeps the schema"]
-    assert found["overwritten"] == [[["p", "string"]], 6]
+@pytest.mark.long
+def test_the_names_that_delta_has_for_options(more: Mapping[str, Any]) -> None:
+    assert more["replaceWhere"] is None
+    assert more["replaced"] == [[0, 6], [1, 3]]
+    assert "give one of them" in more["two conditions"]
+    assert "mergeSchema" in more["no mergeSchema"] or "schema_merge" in more["no mergeSchema"]
+    assert more["merged"] == ["id", "p", "s", "n"] == more["timestampAsOf"]
+    assert more["versionAsOf"] == ["id", "p", "s"]
+    assert "column 'p'" in more["overwrite keeps the schema"]
+    assert more["overwritten"] == [[["p", "string"]], 6]
 
 
-def test_all_else_is_as_with_the_python_source(found: Mapping[str, Any]) -> None:
-    assert found["given schema"] == ["s"]
-    assert found["view"] == 6
-    assert found["interval"] == 1
-    assert "cannot be written in the" in found["interval default"]
-    assert found["unknown option"].startswith("[PLAKE_INVALID_OPTION] option 'wher': is not an")
-    assert found["no dataset"].startswith("[PLAKE_DATASET_NOT_FOUND] no dataset at file:///")
-    assert "option 'path': is missing" in found["no path"]
-    assert found["itself"] == 3
-    assert found["stream"] is True
-    assert found["pruned"] is True
-    assert all(found["status"].values())
+@pytest.mark.long
+def test_all_else_is_as_with_the_python_source(more: Mapping[str, Any]) -> None:
+    assert more["given schema"] == ["s"]
+    assert more["view"] == 6
+    assert more["interval"] == 1
+    assert "cannot be written in the" in more["interval default"]
+    assert more["unknown option"].startswith("[PLAKE_INVALID_OPTION] option 'wher': is not an")
+    assert more["no dataset"].startswith("[PLAKE_DATASET_NOT_FOUND] no dataset at file:///")
+    assert "option 'path': is missing" in more["no path"]
+    assert more["itself"] == 3
+    assert more["stream"] is True
+    assert more["pruned"] is True
+    assert all(more["status"].values())

@@ -54,6 +54,7 @@ def catalog(tmp_path: Path) -> Iterator[lake.Catalog]:
 @pytest.mark.parametrize(
     "name", ["all types", "evolved", "vectors", "added files", "empty", "by string", "by decimal"]
 )
+@pytest.mark.sampled(2)
 def test_pyiceberg_reads_by_name_what_plake_reads(tmp_path: Path, name: str, mode: str) -> None:
     made = TABLES[name](str(tmp_path / "t"))
     folder = made.uri.removeprefix("file://")

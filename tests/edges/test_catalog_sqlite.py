@@ -63,6 +63,7 @@ class TestSqliteContract(CatalogContract):
         (range(5, 100_000, 5_000), 20),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_a_search_reads_does_not_grow_with_the_table(
     path: Path, numbers: Sequence[int], answers: int
 ) -> None:

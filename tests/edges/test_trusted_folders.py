@@ -145,6 +145,7 @@ TRUSTED_ANYWAY = {
     "how",
     [*UNTRUSTED, *(pytest.param(one, marks=as_root) for one in OF_OTHERS)],
 )
+@pytest.mark.one_catalog
 def test_a_catalog_beside_which_others_can_put_files_is_read_and_not_written(
     url: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ def test_a_hint_of_comparisons_is_the_condition(drawn: tuple[Rows, Node]) -> Non
     assert PredicateSet(Hint(condition, "UTC")).bind(table.schema).root == bound.root
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.long), "America/New_York"])
 def test_what_an_expression_implies_holds_on_its_rows_in_every_zone(zone: str) -> None:
     drawn, table = Conditions(3), awkward_rows()
     stored = table.cast(initial(table.schema))

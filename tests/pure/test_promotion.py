@@ -155,6 +155,7 @@ def one(type_: pa.DataType) -> pa.Schema:
 @pytest.mark.parametrize("narrow", TYPES, ids=str)
 @settings(max_examples=max(10, settings.default.max_examples // 8))  # each tries all types
 @given(st.data())
+@pytest.mark.sampled(2)
 def test_a_value_is_exact_in_every_type_that_takes_it_or_is_refused(
     narrow: pa.DataType, data: st.DataObject
 ) -> None:

@@ -24,6 +24,7 @@ catalog = catalog_of(*EVERY_KIND)
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sampled(5)
 def test_the_feed_is_the_difference_of_neighbouring_versions(seed: int, tmp_path: Path) -> None:
     with lake.open_catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
         check(seed, str(tmp_path / "data"), catalog)

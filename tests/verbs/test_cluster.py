@@ -128,6 +128,7 @@ ODD: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
+@pytest.mark.sampled(3)
 def test_odd_values_are_clustered(
     tmp_path: Path, odd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_rows_are_sorted_within_row_groups_that_stay_clustered(tmp_path: Path) -
 
 @pytest.mark.parametrize("same", [1, 7, 12, 13, 150])
 @pytest.mark.parametrize("type_", [pa.int64(), pa.string(), pa.decimal128(22, 2)])
+@pytest.mark.sampled(4)
 def test_files_of_one_sort_share_no_value(tmp_path: Path, same: int, type_: pa.DataType) -> None:
     """Unless more rows have it than an eighth of a row group, which is not cut as short as that."""
     numbers = [10_000 + number // same for number in range(1950)]
@@ -523,6 +525,7 @@ def test_a_run_that_never_wins_says_so(tmp_path: Path, monkeypatch: pytest.Monke
     "point",
     ["pending committed", "file closed", "rows written anew", "files recorded", "after COMMIT"],
 )  # fmt: skip
+@pytest.mark.sampled(3)
 def test_a_run_that_is_killed_loses_nothing(tmp_path: Path, point: str) -> None:
     appended(tmp_path / "d", 20, cluster_by=["a"], partition_by="part")
     dataset = lake.open_dataset(tmp_path / "d")

@@ -18,6 +18,8 @@ from lakehouse_source.catalog.sql import writer
 from tests.postgres_server import PostgresServer
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = pytest.mark.one_catalog
+
 catalog = catalog_of(*EVERY_KIND)
 
 

@@ -24,7 +24,7 @@ from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from tests import processes
 from tests.verbs import writers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
 
 SMALL = pa.table({"n": [1, 2, 3]})
 SIZE_BYTES = 1024 * 1024

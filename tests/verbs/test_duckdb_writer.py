@@ -136,6 +136,7 @@ def check_same(one: lake.Dataset, other: lake.Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
+@pytest.mark.sampled(2)
 def test_each_type_is_recorded_as_by_the_other_writer(tmp_path: Path, name: str) -> None:
     data = EVERYTHING.select([name])
     mine = write(tmp_path / "mine", data)

@@ -116,6 +116,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.sampled(4)
 def test_duckdb_scans_the_dataset(uri: str, condition: str) -> None:
     whole = pa.concat_tables([sample(), sample().slice(1, 1)])
     dataset = lake.read_dataset(uri, as_dataset=True)

@@ -14,7 +14,7 @@ import pytest
 import lakehouse_source as lake
 from tests.verbs.test_engine_files import ENGINES, check, rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]
 
 
 def table(start: int, count: int = 6) -> pa.Table:

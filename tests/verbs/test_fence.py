@@ -16,6 +16,8 @@ from lakehouse_source.catalog.copy import copy_catalog, move_catalog, unfence_ca
 from lakehouse_source.errors import CatalogUnavailableError, InvalidOptionError
 from lakehouse_source.write.commit import apply
 
+pytestmark = pytest.mark.one_catalog
+
 NOW = {"retention_seconds": 0, "allow_short_retention": True}
 ROWS = {"n": [1, 2, 3]}
 

@@ -102,6 +102,7 @@ ENGINES: dict[str, Callable[[lake.Scan], pa.Table]] = {
 @pytest.mark.parametrize("partition_by", [None, "name"])
 @pytest.mark.parametrize("writer", ["pyarrow", "duckdb"])
 @pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.sampled(4)
 def test_each_input_by_each_writer_is_the_same_rows_in_each_engine(
     kind: str, writer: str, partition_by: str | None, tmp_path: Path
 ) -> None:

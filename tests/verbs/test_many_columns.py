@@ -41,6 +41,7 @@ def read(dataset: lake.Dataset, columns: int) -> object:
 
 
 @pytest.mark.parametrize("statement", [upsert, upsert_in_lower_case, update, append, read])
+@pytest.mark.sampled(3)
 def test_a_statement_is_linear_in_the_columns(
     tmp_path: Path, statement: Callable[[lake.Dataset, int], object]
 ) -> None:

@@ -269,7 +269,9 @@ class VersionsInDuckDB(Versions):
 
 @pytest.mark.hypothesis
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("machine", [Versions, VersionsInDuckDB])
+@pytest.mark.parametrize(
+    "machine", [Versions, pytest.param(VersionsInDuckDB, marks=pytest.mark.long)]
+)
 def test_the_product_and_a_table_of_versions_agree(machine: type[Versions]) -> None:
     run_state_machine_as_test(
         machine,

@@ -16,7 +16,7 @@ import pytest
 import lakehouse_source as lake
 from tests.verbs.test_engine_files import ENGINES, check, rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(4)]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(8)]
 
 # Every ASCII character that is no letter or digit, and some of others.
 ODD = [

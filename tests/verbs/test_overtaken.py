@@ -167,6 +167,7 @@ OTHERS: dict[str, Callable[[lake.Dataset, str], Any]] = {
 @pytest.mark.parametrize("place", ["same", "other"])
 @pytest.mark.parametrize("theirs", OTHERS)
 @pytest.mark.parametrize("mine", ["dynamic", "where"])
+@pytest.mark.sampled(2)
 def test_an_overwrite_of_a_part_conflicts_only_where_others_changed_the_part(
     catalog: lake.Catalog, uri: str, mine: str, theirs: str, place: str
 ) -> None:

@@ -344,6 +344,7 @@ def _run_all(connection: psycopg.Connection[Any], statements: list[str]) -> None
     ],
 )
 @pytest.mark.parametrize("apart", [False, True], ids=["one transaction", "each its own"])
+@pytest.mark.sampled(5)
 def test_nobody_but_a_maintainer_moves_or_deletes_what_is_committed(
     role: str,
     statements: list[str],
@@ -525,7 +526,7 @@ except lake.PlakeError as error:
 """
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("duckdb", marks=pytest.mark.long)])
 def test_a_reader_of_a_file_never_writes(kind: str, request: pytest.FixtureRequest) -> None:
     """The file and all folders are read only, for a user who is not root."""
     # Not pytest's own folder, which it keeps for one user.

@@ -21,7 +21,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.write.commit import commit as committing
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
 
 Row = tuple[int, int]
 ON = "target.id = source.id"

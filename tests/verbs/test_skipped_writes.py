@@ -10,6 +10,8 @@ import pytest
 import lakehouse_source as lake
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
+pytestmark = pytest.mark.one_catalog
+
 catalog = catalog_of(*EVERY_KIND)
 
 

@@ -21,7 +21,7 @@ from lakehouse_source.catalog.sql.history_reader import HistoryReader
 from lakehouse_source.read.address import Address
 from tests.postgres_server import PostgresServer
 
-pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]
+pytestmark = [pytest.mark.slow, pytest.mark.sampled(3), pytest.mark.one_catalog]
 
 Spell = Callable[[Path], str]
 

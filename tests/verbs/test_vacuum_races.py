@@ -25,7 +25,7 @@ from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.options import WriteOptions
 from tests import processes
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_catalog]
 
 SECONDS = 5.0
 RETENTION: dict[str, Any] = {"retention_seconds": 3.0, "allow_short_retention": True}
