@@ -204,7 +204,9 @@ def test_a_stream_by_format_goes_into_a_table_by_its_name(
     def start(name: str, **more: str) -> None:
         stream = spark_catalog.readStream.table(f"plake.{space}.t").writeStream.format("plake")
         stream = stream.options(tableName=name, **more).trigger(availableNow=True)
-        stream.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination()
+        stream.option(
+            "checkpointLocation", str(tmp_path / f"{name}{len(more)}")
+        ).start().awaitTermination()
 
     start(f"plake.{space}.copy")
     assert rows(spark_catalog, f"SELECT * FROM plake.{space}.copy") == [(1,)]
