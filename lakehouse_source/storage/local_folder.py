@@ -23,8 +23,9 @@ from lakehouse_source.errors import CorruptDatasetError
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 # A folder on the way need not be readable (on Linux).
 _ON_THE_WAY = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
-# A vacuum may remove a new folder while it is empty, and a file may be replaced while it is opened.
+# A vacuum may remove a new folder while it is empty.
 _ATTEMPTS = 10
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A descriptor is held for each level of a listing.
 _MOST_LEVELS = 200
 
@@ -58,17 +59,17 @@ class LocalFolder:
     def open_input(self, relative: str) -> pa.NativeFile:
         """A file to read.
 
-        PyArrow opens files by name: what it has opened is compared with what was looked up.
+        PyArrow opens files by name: it gets that of a descriptor, of what was looked up.
         """
-        for _ in range(_ATTEMPTS):
-            with self._found(relative) as (_parent, _name, there):
-                _checked(there, relative)
-                file = pa.OSFile(f"{self.root}/{relative}")
-                here = os.fstat(file.fileno())
-            if (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
-                return file
-            file.close()
-        raise CorruptDatasetError(path=relative, reason="it is replaced whenever it is opened")
+        with self._found(relative) as (parent, name, there):
+            _checked(there, relative)
+            # What has taken the place of the file meanwhile, such as a pipe, must not block.
+            descriptor = os.open(name, _TO_READ | os.O_NONBLOCK, dir_fd=parent)
+        try:
+            _checked(os.fstat(descriptor), relative)
+            return _opened(descriptor, "r")
+        finally:
+            os.close(descriptor)
 
     def open_output(self, relative: str) -> pa.NativeFile:
         """A file to write, empty; missing folders are made."""
@@ -77,9 +78,7 @@ class LocalFolder:
             relative, lambda parent, name: os.open(name, flags, 0o666, dir_fd=parent)
         )
         try:
-            return pa.OSFile(f"/dev/fd/{descriptor}", "w")
-        except FileNotFoundError:  # a container without /proc
-            return pa.PythonFile(os.fdopen(os.dup(descriptor), "wb"), mode="w")
+            return _opened(descriptor, "w")
         finally:
             os.close(descriptor)
 
@@ -137,7 +136,7 @@ class LocalFolder:
                 os.fsync(descriptor)
             return
         with self._found(relative) as (parent, name, _status):
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            descriptor = os.open(name, _TO_READ, dir_fd=parent)
             try:
                 os.fsync(descriptor)
             finally:
@@ -266,6 +265,14 @@ def _entries(descriptor: int) -> Iterator[Entry]:
                 status = entry.stat()
                 if not (entry.is_symlink() and stat.S_ISDIR(status.st_mode)):
                     yield entry.name, status.st_mode, status.st_size
+
+
+def _opened(descriptor: int, mode: str) -> pa.NativeFile:
+    """The file of a descriptor, which stays open."""
+    try:
+        return pa.OSFile(f"/dev/fd/{descriptor}", mode)
+    except FileNotFoundError:  # a container without /proc
+        return pa.PythonFile(os.fdopen(os.dup(descriptor), f"{mode}b"), mode=mode)
 
 
 def _checked(status: os.stat_result, relative: str) -> os.stat_result:
