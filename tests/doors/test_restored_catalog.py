@@ -21,7 +21,7 @@ from lakehouse_source.iceberg.metadata import HINT
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.reading.changes_read import ChangesRequest
 from lakehouse_source.spark.reading.frame_options import resolve
-from lakehouse_source.spark.reading.stream_read import PlakeStreamReader, stream_request
+from lakehouse_source.spark.reading.stream_read import HAS_LIMITS, PlakeStreamReader, stream_request
 from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
@@ -29,6 +29,7 @@ from lakehouse_source.write.commit.conflicts import Change
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 
 Rows = list[int]
+limited = pytest.mark.skipif(not HAS_LIMITS, reason="PySpark 4.1 asks a source for no limits")
 BACKED_UP, LOST = 2, 4
 
 
@@ -186,6 +187,7 @@ def test_a_write_that_began_before_the_backup_is_committed(tmp_path: Path) -> No
         assert commit(catalog, begun, ()).version == 3
 
 
+@limited
 @pytest.mark.parametrize("newest", [BACKED_UP, LOST - 1, LOST, LOST + 2])
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize("options", [{}, {"readChangeFeed": "true"}], ids=["rows", "changes"])
@@ -204,6 +206,7 @@ def test_a_stream_says_that_rows_would_be_missed(
         reader.partitions(end, end)
 
 
+@limited
 def test_a_stream_in_a_part_of_a_lost_version_or_of_a_lost_snapshot_says_so(
     restored: Restored, tmp_path: Path
 ) -> None:
@@ -225,6 +228,7 @@ def test_a_stream_in_a_part_of_a_lost_version_or_of_a_lost_snapshot_says_so(
             batch(new_reader(uri, maxFilesPerTrigger="1"), end)
 
 
+@limited
 def test_a_checkpoint_that_the_backup_has_goes_on(restored: Restored) -> None:
     reader = new_reader(restored.uri, startingVersion="1", maxFilesPerTrigger="2")
     found, end = batch(reader)
@@ -234,6 +238,7 @@ def test_a_checkpoint_that_the_backup_has_goes_on(restored: Restored) -> None:
     assert batch(new_reader(restored.uri, maxFilesPerTrigger="9"), end)[0] == [13, 14]
 
 
+@limited
 def test_what_a_running_stream_looked_through_is_looked_at_again(restored: Restored) -> None:
     reader = new_reader(restored.uri, startingVersion="1", where="id < 3 OR id > 9")
     found, end = batch(reader)
@@ -245,6 +250,7 @@ def test_what_a_running_stream_looked_through_is_looked_at_again(restored: Resto
     assert batch(again, start)[0] == [13, 14, 15]
 
 
+@limited
 def test_a_checkpoint_of_an_older_release_is_read(restored: Restored) -> None:
     found, end = batch(new_reader(restored.uri, startingVersion="1"))
     assert end.pop("write")

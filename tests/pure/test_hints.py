@@ -22,7 +22,8 @@ def test_a_hint_of_comparisons_is_the_condition(drawn: tuple[Rows, Node]) -> Non
     rows, condition = drawn
     table = rows.table()
     bound = PredicateSet(condition).bind(table.schema)
-    assert PredicateSet(Hint(condition, "UTC")).bind(table.schema).root == bound.root
+    hint = PredicateSet(Hint(condition, "UTC")).bind(table.schema)
+    assert repr(hint.root) == repr(bound.root)  # a NaN equals none
 
 
 @pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.long), "America/New_York"])

@@ -114,6 +114,10 @@ def test_an_upsert_finds_its_rows_by_a_key_of_char_and_varchar(dataset: lake.Dat
         assert (found.rows_updated, found.rows_inserted) == ((0, 2), (2, 0))[run]
 
 
+@pytest.mark.skipif(
+    int(pa.__version__.split(".")[0]) < 26,
+    reason="older PyArrow reads no list of a fixed size with NULL",
+)
 def test_texts_in_a_list_of_a_fixed_size_are_padded(tmp_path: Path) -> None:
     """They raised ValueError: such a list has no offsets."""
     catalog = lake.open_catalog(f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path / "warehouse")
