@@ -19,11 +19,12 @@ TABLE = "plake.kept.t"
 
 
 @pytest.fixture
-def table(spark_catalog: SparkSession) -> Iterator[SparkSession]:
+def table(spark_catalog: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
+    """In a folder of its own: a task that Spark ends late may leave a file behind."""
     spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.kept")
     spark_catalog.sql(
         f"CREATE TABLE {TABLE} (id BIGINT, v INT, p INT, CONSTRAINT positive CHECK (v > 0)) "
-        "PARTITIONED BY (p)"
+        f"PARTITIONED BY (p) LOCATION '{tmp_path}/t'"
     )
     rows(spark_catalog, None, 0).writeTo(TABLE).append()
     yield spark_catalog
