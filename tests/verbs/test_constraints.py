@@ -434,6 +434,21 @@ class TestOldVersions:
         corrected.fast_forward("new")
         assert dict(corrected.constraints) == {"positive": "v > 0", "small": "v < 100"}
 
+    @pytest.mark.parametrize("deep", [False, True])
+    def test_a_clone_of_such_a_version(self, deep: bool, tmp_path: Path) -> None:
+        """It had a constraint that its rows break."""
+        with lake.open_catalog(f"sqlite://{tmp_path}/catalog.db") as catalog:
+            lake.write_dataset(rows(0), tmp_path / "t", catalog=catalog)
+            dataset = lake.open_dataset(tmp_path / "t", catalog=catalog)
+            dataset.delete("v < 0")
+            dataset.add_constraint("positive", "v > 0")
+            with pytest.raises(ConstraintViolationError, match="v = -7"):
+                dataset.clone(tmp_path / "old", version=1, deep=deep)
+            clone = dataset.clone(tmp_path / "new", version=2, deep=deep)
+            assert dict(clone.constraints) == {"positive": "v > 0"}
+            with pytest.raises(ConstraintViolationError):
+                lake.write_dataset(rows(3), clone.uri, catalog=catalog)
+
     def test_a_constraint_that_comes_meanwhile_stops_a_restore(
         self, corrected: lake.Dataset, monkeypatch: pytest.MonkeyPatch
     ) -> None:

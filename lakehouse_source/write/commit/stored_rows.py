@@ -15,7 +15,7 @@ from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import Constraint, bound, missing
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, ScanTask
+from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, ScanTask, SeenVersion
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.pruning.bounds import Statistics
@@ -75,7 +75,7 @@ class Suspects:
 def check_older(
     catalog: Catalog,
     address: Address,
-    version: int | None,
+    version: int | SeenVersion | None,
     timestamp: datetime | str | None = None,
 ) -> tuple[Constraint, ...]:
     """Check a version of which rows return, against the constraints as they are now.

@@ -49,6 +49,7 @@ from lakehouse_source.write.commit.commit import abort
 from lakehouse_source.write.commit.evolution import encoded_anew, evolve_properties, with_names_of
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.row_changes import write_vectors
+from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
 from lakehouse_source.write.rows import heartbeat_of, with_heartbeat, write_options
 
 OPERATION = "clone"
@@ -90,6 +91,7 @@ def clone(
     Raises:
         DatasetExistsError: the place or the name is taken.
         VersionNotFoundError: there is no such version, or it was expired.
+        ConstraintViolationError: the version is older than a constraint, and a row breaks it.
         ForeignFolderError: one of the folders belongs to another catalog.
     """
     deep = flag("deep", deep)
@@ -102,6 +104,8 @@ def clone(
         _check_store(source, target.address)
         # Readers of the clone check that the folder says so.
         check_owner(catalog, Storage(source.location))
+    # A version before a constraint may have rows that break it, and the clone gets the constraint.
+    checked = check_older(catalog, source, snapshot.seen)
     options = write_options(mode="error", commit_metadata=commit_metadata)
     staged = begin(catalog, target.address, without_metadata(snapshot.schema), options)
     copies = _Copies()
@@ -109,6 +113,7 @@ def clone(
     def fill(tx: CatalogTransaction) -> WriteResult:
         record = existing(tx.lock_dataset(source.key), source.uri, catalog.redacted_url)
         reach("dataset locked")
+        check_unchanged(record, source.uri, checked)
         # Again, under the lock: nobody expires the version or erases rows of it now.
         now = source.snapshot(catalog, tx, snapshot.seen)
         mine = tx.lock_dataset(target.address.key)
