@@ -34,6 +34,8 @@ SUITES = [
         "batch_reads",
         "row_statements",
         "plake_table",
+        "delta_statements",
+        "constraints_in_spark",
         "stream_read",
         "stream_write",
         "reader_choice",

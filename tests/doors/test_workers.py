@@ -35,7 +35,17 @@ WRITE = """
 [file] = pickle.loads(given).write(iter([pa.record_batch({"id": pa.array([4])})])).files
 assert file.row_count == 1
 """
-FILES = {"arguments", "deletion", "errors", "language", "logs", "model", "parquet", "properties"}
+FILES = {
+    "arguments",
+    "constraints",
+    "deletion",
+    "errors",
+    "language",
+    "logs",
+    "model",
+    "parquet",
+    "properties",
+}
 FILES |= {"pruning", "schema", "spark", "storage"}
 
 

@@ -18,12 +18,11 @@ def empty_catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[la
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = server.new_catalog()
+        request.addfinalizer(lambda: server.drop(url))  # a test may go on with other processes
     else:
         url = copy_of_new_catalog(request.param, tmp_path / "catalog.db")
     with lake.open_catalog(url) as opened:
         yield opened
-    if request.param == "postgres":
-        server.drop(url)
 
 
 def catalog_of(*kinds: str) -> Any:

@@ -66,6 +66,7 @@ def make(folder: Path) -> str:
         dataset.compact(rewrite_deleted=True)
         dataset.delete("id = 7")
         dataset.expire_versions(keep_last=3)
+        dataset.clone(folder / "clone")
         catalog.create_dataset("gone", pa.schema([("id", pa.int64())]))
         catalog.drop("gone")
         with catalog.write() as tx:
