@@ -513,3 +513,47 @@ def test_metadata_columns_of_a_frame(session: SparkSession, tmp_path: Path) -> N
     assert frame.agg({"_row_id": "max"}).first() == (len(TARGET) - 1,)
     assert frame.where("_row_id = 3 AND p = 2").select("id").collect() == [(4,)]
     assert load(session, path, metadataColumns="true", columns="k").columns == ["k", *names]
+
+
+def test_clones_are_tables_of_their_own(spark_catalog: SparkSession, tmp_path: Path) -> None:
+    """The oracle is what was written into each version."""
+    name = f"plake.`{tmp_path}/t`"
+    spark_catalog.sql(f"CREATE TABLE {name} AS SELECT id FROM range(3)")
+    spark_catalog.sql(f"INSERT INTO {name} VALUES (9)")
+    target = PlakeTable.forName(spark_catalog, name)
+    first, second = (row.timestamp for row in target.history().orderBy("version").collect())
+    assert first < second
+
+    def ids(of: PlakeTable) -> list[int]:
+        return sorted(row.id for row in of.toDF().collect())
+
+    shallow = target.clone(f"{tmp_path}/shallow", isShallow=True, properties={"it's": "a \\ b"})
+    assert not data_files(str(tmp_path / "shallow"))
+    assert ids(shallow) == [0, 1, 2, 9]
+    shallow.delete("id = 9")
+    assert (ids(shallow), ids(target)) == ([0, 1, 2], [0, 1, 2, 9])
+    found = spark_catalog.sql(f"SHOW TBLPROPERTIES plake.`{tmp_path}/shallow`").collect()
+    assert ("it's", "a \\ b") in [(row.key, row.value) for row in found]
+
+    spark_catalog.sql("DROP TABLE IF EXISTS plake.default.deep")
+    deep = target.cloneAtVersion(1, "plake.default.deep", False)
+    assert ids(deep) == [0, 1, 2]
+    with pytest.raises(PySparkException, match="exist"):
+        target.cloneAtVersion(2, "plake.default.deep", False)
+    replaced = target.cloneAtTimestamp(str(first), "plake.default.deep", True, replace=True)
+    assert ids(replaced) == [0, 1, 2]
+    assert ids(target.cloneAtTimestamp(str(second), "plake.default.deep", True, True)) == [
+        0,
+        1,
+        2,
+        9,
+    ]
+    for wrong in (
+        lambda: target.clone(None, True),  # type: ignore[arg-type]
+        lambda: target.clone("x", "yes"),  # type: ignore[arg-type]
+        lambda: target.clone("x", True, properties={"a": 1}),  # type: ignore[dict-item]
+        lambda: target.cloneAtVersion("1", "x", True),  # type: ignore[arg-type]
+        lambda: target.cloneAtTimestamp(1, "x", True),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match="needs to be"):
+            wrong()

@@ -264,6 +264,27 @@ def test_numbers_become_wider_and_others_are_cast(spark_catalog: SparkSession, t
         assert {**added, "id": 2, "extra": True} in rows(spark_catalog, table)
 
 
+def test_columns_are_added_beside_char_and_varchar(spark_catalog: SparkSession, table: str) -> None:
+    """Spark checked the lengths of the checked texts again, until its 100 iterations were over."""
+    create(spark_catalog, table, "id INT, c CHAR(3), v VARCHAR(4), s STRUCT<v: VARCHAR(4)>")
+    given = {"id": 1, "c": "c", "v": "v", "s": {"v": "w"}, "x": 5}
+    source(spark_catalog, [given], "id INT, c STRING, v STRING, s STRUCT<v: STRING>, x INT")
+    merge(spark_catalog, table)
+    merge(spark_catalog, table)
+    assert rows(spark_catalog, table) == [{**given, "c": "c  "}]
+    long = {**given, "v": "12345", "y": 6}
+    source(spark_catalog, [long], "id INT, c STRING, v STRING, s STRUCT<v: STRING>, y INT")
+    with pytest.raises(PySparkException, match="EXCEED_LIMIT_LENGTH"):
+        merge(spark_catalog, table)
+    if SPARK >= (4, 2):
+        spark_catalog.sql(
+            f"INSERT WITH SCHEMA EVOLUTION INTO {table} BY NAME SELECT 2 AS id, 'd' AS c, 7 AS z"
+        )
+        assert spark_catalog.table(table).where("c = 'd'").select("c", "z").collect() == [
+            ("d  ", 7)
+        ]
+
+
 @pytest.mark.long
 @pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.1 has no INSERT WITH SCHEMA EVOLUTION")
 @pytest.mark.parametrize("by", ["MERGE", "INSERT"])

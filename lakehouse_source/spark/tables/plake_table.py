@@ -343,6 +343,100 @@ class PlakeTable:
                 ) from error
             raise
 
+    def clone(
+        self,
+        target: str,
+        isShallow: bool,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> PlakeTable:
+        """A table of its own with the rows of the newest version: `CREATE TABLE … CLONE`.
+
+        `target` is a name or a path, in the catalog of this table. A shallow clone writes no data.
+        `properties` are set in a commit after that of the clone.
+
+        >>> df = spark.sql("SELECT 1 AS id")
+        >>> catalog = "sqlite:////data/catalog.db"
+        >>> lake.spark.write(df, "/data/made", catalog=catalog)
+        >>> table = lake.spark.PlakeTable.forPath(spark, "/data/made", catalog=catalog)
+        >>> table.clone("/data/trial", isShallow=True).toDF().count()
+        1
+        """
+        return self._cloned("", target, isShallow, replace, properties)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> PlakeTable:
+        """As `clone`, of an older version.
+
+        >>> df = spark.sql("SELECT 1 AS id")
+        >>> catalog = "sqlite:////data/catalog.db"
+        >>> lake.spark.write(df, "/data/made", catalog=catalog)
+        >>> table = lake.spark.PlakeTable.forPath(spark, "/data/made", catalog=catalog)
+        >>> table.cloneAtVersion(1, "/data/first", isShallow=True).toDF().count()
+        1
+        """
+        _check(version, int, "version", "an int")
+        return self._cloned(f" VERSION AS OF {version}", target, isShallow, replace, properties)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str,
+        target: str,
+        isShallow: bool,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> PlakeTable:
+        """As `clone`, of the version of a moment, a text as in `restoreToTimestamp`.
+
+        >>> df = spark.sql("SELECT 1 AS id")
+        >>> catalog = "sqlite:////data/catalog.db"
+        >>> lake.spark.write(df, "/data/made", catalog=catalog)
+        >>> table = lake.spark.PlakeTable.forPath(spark, "/data/made", catalog=catalog)
+        >>> table.cloneAtTimestamp("2100-01-01", "/data/late", isShallow=True).toDF().count()
+        1
+        """
+        _check(timestamp, str, "timestamp", "a string")
+        moment = f" TIMESTAMP AS OF {literal(self._target.spark, timestamp)}"
+        return self._cloned(moment, target, isShallow, replace, properties)
+
+    def _cloned(
+        self,
+        version: str,
+        target: str,
+        isShallow: bool,
+        replace: bool,
+        properties: Mapping[str, str] | None,
+    ) -> PlakeTable:
+        _check(target, str, "target", "a string")
+        _check(isShallow, bool, "isShallow", "a bool")
+        _check(replace, bool, "replace", "a bool")
+        _check(properties or {}, Mapping, "properties", "a dict")
+        spark = self._target.spark
+        if is_path(target):  # in the catalog of this table
+            source = split_name(self._target.metadata)[0]
+            name = f"{quoted(source)}.{quoted(target if '/' in target else f'./{target}')}"
+        else:
+            name = requoted(spark, target)
+        pairs = []
+        for key, value in (properties or {}).items():
+            _check(key, str, "Key of property", "a string")
+            _check(value, str, "Value of property", "a string")
+            pairs.append(f"{literal(spark, key)} = {literal(spark, value)}")
+        verb, kind = (
+            "CREATE OR REPLACE" if replace else "CREATE",
+            "SHALLOW" if isShallow else "DEEP",
+        )
+        self._sql(f"{verb} TABLE {name} {kind} CLONE {self._target.metadata}{version}")
+        if pairs:
+            self._sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({', '.join(pairs)})")
+        return PlakeTable(target_of(spark, name, {}, None))
+
     def vacuum(self, retentionHours: float | None = None) -> DataFrame:
         """Delete files that no version needs and that are old enough: `VACUUM`.
 

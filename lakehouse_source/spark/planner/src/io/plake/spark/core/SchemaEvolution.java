@@ -1,7 +1,19 @@
 package io.plake.spark.core;
 
 import java.lang.reflect.InvocationTargetException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.StructType;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * {@code MERGE WITH SCHEMA EVOLUTION} and, from Spark 4.2 on, {@code INSERT WITH SCHEMA EVOLUTION}.
@@ -51,6 +63,50 @@ public final class SchemaEvolution {
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException(e);
     }
+  }
+
+  /**
+   * The plan with strings for CHAR and VARCHAR columns of tables of plake.
+   *
+   * <p>Spark makes them so when it loads a table, and not when it has evolved one. The checks of
+   * lengths that it then puts around each assignment never have the type of the column.
+   */
+  public static LogicalPlan withStrings(LogicalPlan plan) {
+    Map<ExprId, AttributeReference> columns = new HashMap<>();
+    LogicalPlan ready = plan.transformUp(new Rewrite<>(node -> {
+      if (node instanceof V2WriteCommand write // its table is not among its children
+          && write.table() instanceof DataSourceV2Relation target && Relations.isOurs(target)) {
+        DataSourceV2Relation strings = strings(target, columns);
+        return strings == target ? node : (LogicalPlan) write.withNewTable(strings);
+      }
+      return Relations.isOurs(node) ? strings((DataSourceV2Relation) node, columns) : node;
+    }));
+    return columns.isEmpty() ? plan : ready.transformAllExpressionsWithSubqueries(
+        new Rewrite<>(part -> part instanceof AttributeReference column
+            && columns.containsKey(column.exprId())
+            ? columns.get(column.exprId()).withQualifier(column.qualifier()) : part));
+  }
+
+  private static DataSourceV2Relation strings(
+      DataSourceV2Relation relation, Map<ExprId, AttributeReference> changed) {
+    StructType given = relation.schema();
+    StructType strings = CharVarcharUtils.replaceCharVarcharWithStringInSchema(given);
+    if (strings.equals(given)) {
+      return relation;
+    }
+    List<AttributeReference> columns = new ArrayList<>();
+    for (AttributeReference column : CollectionConverters.asJava(relation.output())) {
+      int at = columns.size();
+      if (!strings.apply(at).equals(given.apply(at))) {
+        column = column.withDataType(strings.apply(at).dataType())
+            .withMetadata(strings.apply(at).metadata());
+        changed.put(column.exprId(), column);
+      }
+      columns.add(column);
+    }
+    return relation.copy(
+        relation.table(), CollectionConverters.asScala(columns).toSeq(), relation.catalog(),
+        relation.identifier(), relation.options(), relation.timeTravelSpec());
   }
 
   private static boolean is(MergeIntoTable merge, String predicate)

@@ -89,7 +89,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
     if (!Relations.isOn()) {
       return plan;
     }
-    LogicalPlan ready = plan.transformUp(new Rewrite<>(RowStatements::ready));
+    LogicalPlan ready =
+        SchemaEvolution.withStrings(plan).transformUp(new Rewrite<>(RowStatements::ready));
     try {
       checkTargets(ready);
       return ready.transformUp(new Rewrite<>(RowStatements::changed))
