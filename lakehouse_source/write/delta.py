@@ -83,7 +83,7 @@ from lakehouse_source.write.found_files import (
 
 LOG = "_delta_log"
 _LOGGED = re.compile(r"([0-9]{20})\.(json|checkpoint\.(?:[0-9.]+)?parquet|checkpoint\.[\w.-]+)")
-_IN_PARTS = re.compile(r"checkpoint\.[0-9]{10}\.[0-9]{10}\.parquet")
+_PART = re.compile(r"checkpoint\.[0-9]{10}\.([0-9]{10})\.parquet")
 _SIDECAR = re.compile(r"[\w-][\w.-]*\.parquet")
 _COPIED_BYTES = 8 << 20
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -191,8 +191,16 @@ def _copy_log(root: Storage, folder: Path, version: int | None) -> int:
         reason = f"is not a version of {root.uri}: its newest is {newest}."
         raise InvalidOptionError(option="version", value=version, reason=reason)
     # Of a checkpoint in parts, some may be missing.
-    whole = {int(m[1]) for m in found if m[2] != "json" and not _IN_PARTS.fullmatch(m[2])}
-    first = max((one for one in whole if one <= number), default=0)
+    parts = Counter((int(m[1]), int(p[1])) for m in found if (p := _PART.fullmatch(m[2])))
+    whole = {int(m[1]) for m in found if m[2] != "json" and not _PART.fullmatch(m[2])}
+    whole |= {one for (one, wanted), there in parts.items() if there == wanted}
+    first = max((one for one in whole if one <= number), default=-1)
+    commits = {int(m[1]) for m in found if m[2] == "json"}
+    # deltalake takes the first commit that is there for the first one of the table.
+    gone = next((one for one in range(first + 1, number + 1) if one not in commits), None)
+    if gone is not None:
+        reason = f"commit {gone} is missing, and no checkpoint up to version {number} has it"
+        raise CorruptDatasetError(path=root.display(LOG), reason=reason)
     paths = [f"{LOG}/{match[0]}" for match in found if first <= int(match[1]) <= number]
     sidecars = f"{LOG}/_sidecars"
     listed = root.names_in(sidecars)

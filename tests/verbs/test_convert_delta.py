@@ -465,6 +465,35 @@ def test_logs_that_say_nothing_certain_are_refused(folder: Path) -> None:
     refused(folder, lake.CorruptDatasetError)
 
 
+@pytest.mark.parametrize("checkpoint", ["later", "in parts", "a part is missing"])
+def test_rows_of_commits_that_were_cleaned_up_are_not_lost(folder: Path, checkpoint: str) -> None:
+    """A commit that changed the protocol looks like the first one of a table."""
+    columns = metadata([field("n", pa.int64())])
+    first, last = (parquet(folder, f"{n}.parquet", n=[n] * 6) for n in (0, 3))
+    log(folder, protocol(reader=1), columns, add(first))
+    log(folder, protocol(reader=1, writer=()), columns, number=1)
+    log(folder, add(last), number=2)
+    DeltaTable(folder).create_checkpoint()
+    log(folder, number=3)
+    logs = folder / "_delta_log"
+    (logs / f"{0:020d}.json").unlink()
+    if checkpoint == "later":
+        assert "commit 0 is missing" in refused(folder, lake.CorruptDatasetError, version=1)
+    else:
+        (logs / "_last_checkpoint").unlink()
+        whole = logs / f"{2:020d}.checkpoint.parquet"
+        held = pq.read_table(whole)
+        for part in (1, 2):
+            half = held.slice((part - 1) * 2, 2 if part == 1 else None)
+            pq.write_table(half, logs / f"{2:020d}.checkpoint.{part:010d}.{2:010d}.parquet")
+        whole.unlink()
+        if checkpoint == "a part is missing":
+            (logs / f"{2:020d}.checkpoint.{2:010d}.{2:010d}.parquet").unlink()
+            assert "commit 0 is missing" in refused(folder, lake.CorruptDatasetError)
+            return
+    assert sorted(lake.convert(folder).scan().to_table()["n"].to_pylist()) == [0] * 6 + [3] * 6
+
+
 def test_arguments_are_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = parquet(folder, "1.parquet", n=[1])
     assert "no Delta table" in refused(folder, format="delta")
