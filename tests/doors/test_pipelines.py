@@ -79,16 +79,23 @@ def drawn(seed: int, count: int) -> list[Event]:
 
 
 @pytest.mark.parametrize(
-    ("seed", "batches"), [(1, 2), *(pytest.param(n, 5, marks=pytest.mark.long) for n in (2, 3))]
+    ("seed", "batches", "types"),
+    [(1, 2, [2]), *(pytest.param(n, 5, [1, 2], marks=pytest.mark.long) for n in (1, 2, 3))],
+    ids=str,
 )
 def test_auto_cdc_gives_the_rows_of_a_model_whatever_the_order_of_events(
-    spark_catalog: SparkSession, space: str, tmp_path: Path, seed: int, batches: int
+    spark_catalog: SparkSession,
+    space: str,
+    tmp_path: Path,
+    seed: int,
+    batches: int,
+    types: list[int],
 ) -> None:
     spark_catalog.sql(
         f"CREATE TABLE plake.{space}.changes (id INT, name STRING, op STRING, a INT, b INT)"
     )
     pipeline = "".join(
-        CHANGES.format(to=f"scd{n}", type=n, space=space, sequence="struct(a, b)") for n in (1, 2)
+        CHANGES.format(to=f"scd{n}", type=n, space=space, sequence="struct(a, b)") for n in types
     )
     events = drawn(seed, batches * 8)
     for batch in range(batches):
@@ -98,7 +105,8 @@ def test_auto_cdc_gives_the_rows_of_a_model_whatever_the_order_of_events(
         )
         assert run(spark_catalog, space, pipeline, tmp_path) == []
         told = events[: batch * 8 + 8]
-        assert rows(spark_catalog, f"SELECT id, name FROM plake.{space}.scd1") == newest(told)
+        if 1 in types:
+            assert rows(spark_catalog, f"SELECT id, name FROM plake.{space}.scd1") == newest(told)
         found = spark_catalog.sql(f"SELECT * FROM plake.{space}.scd2").collect()
         held = [
             (
