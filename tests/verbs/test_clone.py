@@ -224,6 +224,20 @@ def test_rows_of_a_clone_are_erased_first(source: lake.Dataset, tmp_path: Path) 
     assert not [one for one in held if 3 in one]
 
 
+def test_an_erasure_tells_how_the_file_of_a_dropped_dataset_goes(
+    orders: lake.Dataset, local: lake.DatasetCatalog
+) -> None:
+    clone = orders.clone("trial")
+    local.drop("orders", purge=True)
+    left = [one for one in clone.erase("id = 3").left if "lake.vacuum(catalog) deletes" in one]
+    assert len(left) == 1
+    lake.vacuum(local, **NOW)
+    folder = Path(orders.uri.removeprefix("file://"))
+    held = [pq.ParquetFile(folder / one).read()["id"].to_pylist() for one in stored(folder)]
+    assert not [one for one in held if 3 in one]
+    assert ids(clone) == [0, 1, 2, 4, 5, 6, 7]
+
+
 def test_an_erasure_tells_of_expired_files_that_a_clone_has(
     source: lake.Dataset, tmp_path: Path
 ) -> None:
