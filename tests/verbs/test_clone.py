@@ -254,9 +254,10 @@ def test_names_are_taken_replaced_and_answered(
 ) -> None:
     first = orders.clone("trial", version=1)
     assert (first.version, ids(first)) == (1, [])
-    with pytest.raises(lake.DatasetExistsError):
+    # `clone` has no mode, and is not `create_dataset`.
+    with pytest.raises(lake.DatasetExistsError, match="another name, or pass replace=True or exi"):
         orders.clone("TRIAL")
-    with pytest.raises(lake.DatasetExistsError):
+    with pytest.raises(lake.DatasetExistsError, match="or another place"):
         orders.clone(orders.uri)
     same = orders.clone("trial", exist_ok=True)
     assert (same.uri, same.version) == (first.uri, 1)
