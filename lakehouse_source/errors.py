@@ -365,7 +365,7 @@ class DatasetExistsError(PlakeError):
     hint: str | None = None
 
     def _message(self) -> str:
-        hint = self.hint or "Use mode='append' or mode='overwrite'."
+        hint = self.hint or "Use mode='append' or mode='overwrite', or another place."
         return f"dataset {self.dataset} exists already. {hint}"
 
 

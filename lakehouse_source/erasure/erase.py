@@ -282,7 +282,8 @@ class _Erasure:
         left = [f"{one} (yours to delete)" for one in sorted({f.path for f in seen})
                 if own_name(one) is None]  # fmt: skip
         left += [f"{self.storage.display(one)} (of the dataset that this one was cloned from: "
-                 "erase the rows there too)" for one in sorted({f.path for f in seen})
+                 "erase the rows there too; if it was dropped, lake.vacuum(catalog) deletes the "
+                 "file once no clone has it)" for one in sorted({f.path for f in seen})
                  if split_shared(one)[0] is not None]  # fmt: skip
         left += [
             f"{tally.files:,} files, such as {tally.paths[0]} ({tally.what})"

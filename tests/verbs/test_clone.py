@@ -224,6 +224,20 @@ def test_rows_of_a_clone_are_erased_first(source: lake.Dataset, tmp_path: Path) 
     assert not [one for one in held if 3 in one]
 
 
+def test_an_erasure_tells_how_the_file_of_a_dropped_dataset_goes(
+    orders: lake.Dataset, local: lake.DatasetCatalog
+) -> None:
+    clone = orders.clone("trial")
+    local.drop("orders", purge=True)
+    left = [one for one in clone.erase("id = 3").left if "lake.vacuum(catalog) deletes" in one]
+    assert len(left) == 1
+    lake.vacuum(local, **NOW)
+    folder = Path(orders.uri.removeprefix("file://"))
+    held = [pq.ParquetFile(folder / one).read()["id"].to_pylist() for one in stored(folder)]
+    assert not [one for one in held if 3 in one]
+    assert ids(clone) == [0, 1, 2, 4, 5, 6, 7]
+
+
 def test_an_erasure_tells_of_expired_files_that_a_clone_has(
     source: lake.Dataset, tmp_path: Path
 ) -> None:
@@ -240,9 +254,10 @@ def test_names_are_taken_replaced_and_answered(
 ) -> None:
     first = orders.clone("trial", version=1)
     assert (first.version, ids(first)) == (1, [])
-    with pytest.raises(lake.DatasetExistsError):
+    # `clone` has no mode, and is not `create_dataset`.
+    with pytest.raises(lake.DatasetExistsError, match="another name, or pass replace=True or exi"):
         orders.clone("TRIAL")
-    with pytest.raises(lake.DatasetExistsError):
+    with pytest.raises(lake.DatasetExistsError, match="or another place"):
         orders.clone(orders.uri)
     same = orders.clone("trial", exist_ok=True)
     assert (same.uri, same.version) == (first.uri, 1)

@@ -72,7 +72,7 @@ def _view_key(name: QualifiedName) -> QualifiedName:
 
 
 # What to do where a name is taken.
-TAKEN = "Choose another name, or pass replace=True or exist_ok=True to create_dataset."
+TAKEN = "Choose another name, or pass replace=True or exist_ok=True."
 
 _NAMED = (
     "SELECT n.namespace_name, n.name, n.dataset_id, d.base_uri, d.current_version "
