@@ -126,10 +126,13 @@ def target_of(spark: Any, name: str, options: Mapping[str, Any], alias: str | No
         raise InvalidOptionError(
             option="name", value=name, reason="is no table of plake, or is a view."
         )
-    catalog = facts["Catalog"]
-    if spark.conf.get(_CATALOGS + catalog, None) in _CLASSES:
+    if "Catalog" in facts:
         namespace = split_name(facts["Namespace"]) if facts.get("Namespace") else []
-        name = metadata = ".".join(map(quoted, (catalog, *namespace, facts["Table"])))
+        catalog, *rest = (facts["Catalog"], *namespace, facts["Table"])
+    else:  # Spark 4.1 and 4.2
+        catalog, *rest = split_name(facts["Name"])
+    if spark.conf.get(_CATALOGS + catalog, None) in _CLASSES:
+        name = metadata = ".".join(map(quoted, (catalog, *rest)))
     else:  # a name of `spark_catalog`, which has no procedures
         metadata = path_name(spark, facts["Location"])
     given = {key: str(value) for key, value in options.items()}
