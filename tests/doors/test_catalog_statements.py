@@ -94,3 +94,23 @@ def test_a_dataset_of_a_folders_own_catalog_gets_no_name_in_another(
     session.sql(f"CREATE TABLE plake.`{tmp_path}/named` AS SELECT 1 AS a")
     session.sql(f"CREATE TABLE plake.said.u LOCATION '{tmp_path}/named'")
     assert session.table("plake.said.u").count() == 1
+
+
+def test_a_catalog_without_views_shows_a_clustered_table_as_a_statement_that_makes_it(
+    spark_catalog: SparkSession,
+) -> None:
+    """SHOW CREATE TABLE named PARTITIONED BY (cluster_by(id)), which plake refuses."""
+    sql, conf = spark_catalog.sql, spark_catalog.conf
+    for key in ("catalog", "warehouse"):
+        conf.set(f"spark.sql.catalog.no_views.{key}", conf.get(f"spark.sql.catalog.plake.{key}"))
+    conf.set("spark.sql.catalog.no_views", "io.plake.spark.PlakeCatalog")
+    sql("CREATE TABLE no_views.default.lies_together (id INT, day DATE) CLUSTER BY (id)")
+    shown = sql("SHOW CREATE TABLE no_views.default.lies_together").first()[0]
+    described = sql("DESCRIBE EXTENDED no_views.default.lies_together").collect()
+    sql("DROP TABLE no_views.default.lies_together PURGE")
+    sql(shown)
+    assert sql("SHOW CREATE TABLE plake.default.lies_together").first()[0] == shown.replace(
+        "no_views", "plake"
+    )
+    assert described[0].col_name == "id"
+    sql("DROP TABLE no_views.default.lies_together PURGE")

@@ -301,6 +301,53 @@ def test_options_of_its_statements(spark_planner: SparkSession, tmp_path: Path) 
         lake.spark.open(spark_planner, path, nothing=2).delete("id = 1")
 
 
+def test_a_clause_after_one_without_condition_is_refused_as_in_sql(
+    spark_planner: SparkSession, tmp_path: Path
+) -> None:
+    """It was left out without a word."""
+    path = write(tmp_path / "t")
+    target = PlakeTable.forPath(spark_planner, path).alias("t")
+    merge = target.merge(load(spark_planner, path).alias("s"), "t.id = s.id")
+    with pytest.raises(ValueError, match="only the last"):
+        merge.whenMatchedDelete().whenMatchedUpdate(set={"x": "1"})
+    with pytest.raises(ParseException, match="only the last"):
+        spark_planner.sql(
+            f"MERGE INTO plake.`{path}` t USING plake.`{path}` s ON t.id = s.id"
+            " WHEN MATCHED THEN DELETE WHEN MATCHED THEN UPDATE SET x = 1"
+        )
+    merge.whenMatchedDelete().whenNotMatchedBySourceDelete().whenNotMatchedInsertAll().execute()
+
+
+def test_an_option_that_names_a_place_changes_no_other_table(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    """A MERGE read the table of the name, and wrote its rows into the one of the option."""
+    sql, other = spark_catalog.sql, str(tmp_path / "other")
+    lake.write_dataset({"id": [1]}, other)
+    sql("CREATE OR REPLACE TABLE plake.default.named (id BIGINT)")
+    rows = sql("SELECT 2L AS id").alias("s")
+    for options in ({"path": other}, {"PATH": other}, {"branch": "b"}, {"catalog": "sqlite:///x"}):
+        table = PlakeTable.forName(spark_catalog, "plake.default.named", **options).alias("t")
+        merge = table.merge(rows, "t.id = s.id").whenNotMatchedInsertAll()
+        if "path" in map(str.lower, options):
+            merge.execute()
+            continue
+        with pytest.raises(AnalysisException, match="The option"):
+            merge.execute()
+        with pytest.raises(AnalysisException, match="The option"):
+            table.delete()
+    assert lake.read_dataset(other)["id"].to_pylist() == [1]
+    assert [row.id for row in sql("SELECT * FROM plake.default.named").collect()] == [2]
+
+
+def test_constraints_have_names_of_what_spark_shows_of_a_table(spark_catalog: SparkSession) -> None:
+    """A table with a constraint `Provider` was told to be no table of plake."""
+    names = ("Provider", "Catalog", "Namespace", "Table", "Location")
+    kept = ", ".join(f"CONSTRAINT `{name}` CHECK (id > 0)" for name in names)
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE plake.default.kept (id INT, {kept})")
+    PlakeTable.forName(spark_catalog, "plake.default.kept").delete()
+
+
 def test_a_catalog_that_the_session_has_not(spark_planner: SparkSession, tmp_path: Path) -> None:
     url, path = f"sqlite://{tmp_path}/other.db", str(tmp_path / "t")
     lake.write_dataset({"id": [1, 2, 3]}, path, catalog=url)
@@ -348,7 +395,8 @@ def test_tables_are_found_by_path_and_name(spark_catalog: SparkSession, tmp_path
             assert table.detail().first().format == "plake"
             assert table.vacuum(1000).columns[0] == "action"
         assert PlakeTable.forPath(spark_catalog, str(path)).history(1).first().operation == "delete"
-        for name in ("`theirs`", "`shown`", "`none`", "plake.default.none", str(tmp_path / "no")):
+        names = ("`theirs`", "`shown`", "`none`", "plake.default.none", "plake.no.none", "no.none")
+        for name in (*names, str(tmp_path / "no")):
             assert not found(spark_catalog, name)
         with pytest.raises(lake.InvalidOptionError, match="no table of plake"):
             PlakeTable.forName(spark_catalog, "theirs")

@@ -163,7 +163,8 @@ class PlakeTable:
                 return False
             raise
         except AnalysisException as error:
-            if str(error).startswith(("[PLAKE_DATASET_NOT_FOUND]", "[TABLE_OR_VIEW_NOT_FOUND]")):
+            missing = ("PLAKE_DATASET", "PLAKE_NAMESPACE", "TABLE_OR_VIEW", "SCHEMA")
+            if str(error).startswith(tuple(f"[{one}_NOT_FOUND]" for one in missing)):
                 return False
             raise
         return True

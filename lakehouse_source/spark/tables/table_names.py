@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from lakehouse_source.catalog.qualified_names import split_name
@@ -112,7 +113,9 @@ def described(spark: Any, name: str) -> dict[str, str]:
         raise
     names = [row.col_name for row in rows]
     first = len(names) - 1 - names[::-1].index(_DETAILS) if _DETAILS in names else len(names)
-    return {row.col_name: row.data_type for row in rows[first + 1 :]}
+    # An empty row ends them; constraints follow, by any names.
+    told = takewhile(lambda row: row.col_name, rows[first + 1 :])
+    return {row.col_name: row.data_type for row in told}
 
 
 def target_of(spark: Any, name: str, options: Mapping[str, Any], alias: str | None) -> Target:

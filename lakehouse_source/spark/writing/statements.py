@@ -96,6 +96,7 @@ class PlakeMergeBuilder:
     _condition: Column
     _clauses: tuple[_Clause, ...] = ()
     _evolves: bool = False
+    _ended: tuple[str, ...] = ()  # kinds whose last clause had no condition
 
     def whenMatchedUpdate(
         self, condition: Expression | None = None, set: Assignments | None = None
@@ -217,9 +218,14 @@ class PlakeMergeBuilder:
     def _when(
         self, kind: str, condition: Expression | None, act: Callable[[Any], Any]
     ) -> PlakeMergeBuilder:
+        if kind in self._ended:
+            raise ValueError(
+                f"this {kind} clause never runs: of several, only the last can omit the condition."
+            )
         wanted = () if condition is None else (as_column(condition),)
+        ended = self._ended if wanted else (*self._ended, kind)
         clause = lambda builder: act(getattr(builder, kind)(*wanted))  # noqa: E731
-        return replace(self, _clauses=(*self._clauses, clause))
+        return replace(self, _clauses=(*self._clauses, clause), _ended=ended)
 
 
 def merge(target: Target, source: DataFrame, condition: Expression) -> PlakeMergeBuilder:

@@ -1,6 +1,7 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Rewrite;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
@@ -30,7 +31,15 @@ public final class AnalyzeTables extends Rule<LogicalPlan> {
     }
     return plan instanceof AnalyzeTable table && isOurs(table.child())
         || plan instanceof AnalyzeColumn columns && isOurs(columns.child())
-        ? nothing("ANALYZE TABLE") : plan;
+        ? nothing("ANALYZE TABLE") : plan.transformUp(new Rewrite<>(AnalyzeTables::shown));
+  }
+
+  /** {@code SHOW CREATE TABLE} would name {@code PARTITIONED BY (cluster_by(...))}. */
+  private static LogicalPlan shown(LogicalPlan node) {
+    if (isOurs(node)) {
+      ((PlakeTable) ((ResolvedTable) node).table()).isOfStatement = true;
+    }
+    return node;
   }
 
   private static void checkColumns(Table table, List<String> names) {

@@ -70,6 +70,9 @@ public class PlakeTable extends FrameTable
   /** Whether the user named the version. */
   public final boolean isPinned;
 
+  /** Whether the analyzer found it for a statement such as SHOW: a catalog without views does not know. */
+  volatile boolean isOfStatement = false;
+
   /** Whether its rows are about a table, such as its files. */
   public final boolean isMetadata;
 
@@ -198,7 +201,7 @@ public class PlakeTable extends FrameTable
    *
    * <p>A path among them is ignored, as Spark's own tables do. Another catalog or branch is refused.
    */
-  static Map<String, String> withoutPlace(CaseInsensitiveStringMap given) {
+  public static Map<String, String> withoutPlace(CaseInsensitiveStringMap given) {
     if (given.containsKey(Vocabulary.Place.CATALOG)
         || given.containsKey(Vocabulary.Place.WAREHOUSE)) {
       throw Refusal.because("The options " + Vocabulary.Place.CATALOG + " and "
@@ -249,7 +252,7 @@ public class PlakeTable extends FrameTable
    */
   @Override
   public Transform[] partitioning() {
-    if (partitions.length > 0 || clusterBy.isEmpty()) {
+    if (partitions.length > 0 || clusterBy.isEmpty() || isOfStatement) {
       return partitions.clone();
     }
     List<String> columns = List.of(schema.fieldNames());

@@ -217,7 +217,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
     }
     DataSourceV2Relation now = statementOn(target, isView(node), evolves(node));
     if (node.getTagValue(BuiltStatements.OPTIONS).isDefined()) {
-      ((StatementTable) now.table()).writeOptions = node.getTagValue(BuiltStatements.OPTIONS).get();
+      ((StatementTable) now.table()).writeOptions = PlakeTable.withoutPlace(
+          new CaseInsensitiveStringMap(node.getTagValue(BuiltStatements.OPTIONS).get()));
     }
     MovedMetadataColumns places = new MovedMetadataColumns(target, now);
     LogicalPlan done = withTarget(node, now)
