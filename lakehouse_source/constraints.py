@@ -72,13 +72,12 @@ class Constraint:
 
     @classmethod
     def _bound(cls, name: str, expression: str, schema: pa.Schema) -> Constraint:
-        root = PredicateSet.of(expression).root
-        return cls(name, expression, PredicateSet(negated(root)).bind(schema, _ZONE))
+        return cls(name, expression, _breaking(expression).bind(schema, _ZONE))
 
     @property
     def breaking(self) -> PredicateSet:
         """The condition on rows that break the constraint."""
-        return PredicateSet(negated(PredicateSet.of(self.expression).root))
+        return _breaking(self.expression)
 
     def violation(self, rows: pa.Table) -> ConstraintViolationError:
         """The error of rows that break the constraint, which shows the first one."""
@@ -92,6 +91,10 @@ class Constraint:
         return ConstraintViolationError(
             constraint=self.name, expression=self.expression, reason=error.reason
         )
+
+
+def _breaking(expression: str) -> PredicateSet:
+    return PredicateSet(negated(PredicateSet.of(expression).root))
 
 
 def of_new(given: Mapping[str, str], schema: pa.Schema) -> tuple[Constraint, ...]:
