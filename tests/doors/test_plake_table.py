@@ -340,6 +340,17 @@ def test_an_option_that_names_a_place_changes_no_other_table(
     assert [row.id for row in sql("SELECT * FROM plake.default.named").collect()] == [2]
 
 
+@pytest.mark.parametrize("option", ["alias", "command"])
+def test_an_option_is_never_taken_for_a_part_of_the_statement(
+    spark_catalog: SparkSession, option: str
+) -> None:
+    """An option `alias` named the target, and one named `command` was left out."""
+    spark_catalog.sql("CREATE OR REPLACE TABLE plake.default.named (id BIGINT)")
+    table = PlakeTable.forName(spark_catalog, "plake.default.named", **{option: "delete"})
+    with pytest.raises(AnalysisException, match=option):
+        table.update("id = 1", {"id": "2"})
+
+
 def test_constraints_have_names_of_what_spark_shows_of_a_table(spark_catalog: SparkSession) -> None:
     """A table with a constraint `Provider` was told to be no table of plake."""
     names = ("Provider", "Catalog", "Namespace", "Table", "Location")

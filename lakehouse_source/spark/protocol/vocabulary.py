@@ -167,7 +167,8 @@ class Statement:
     all rows are new, and have only the columns of the dataset.
     """
 
-    COMMAND = "command"  # a value of `Command`
+    # No option of a write begins with `plake.`: a user's option cannot stand for one of these.
+    COMMAND = "plake.command"  # a value of `Command`
     VERSION = "base_version"  # the version that the statement read
     ADDED = "added"  # true: every row is new
     CONDITION = "condition"  # conditions, as `Key` tells, of the rows that it may change
@@ -182,8 +183,9 @@ class Built:
     """
 
     HINT = "plake_statement"
-    COMMAND = "command"  # a value of `Command`
-    ALIAS = "alias"  # the name of the target in conditions; without it, its own
+    # No option of a write begins with `plake.`: a user's option cannot stand for one of these.
+    COMMAND = "plake.command"  # a value of `Command`
+    ALIAS = "plake.alias"  # the name of the target in conditions; without it, its own
 
 
 class Command:

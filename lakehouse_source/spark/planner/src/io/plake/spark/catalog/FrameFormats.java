@@ -27,10 +27,10 @@ public final class FrameFormats extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return plan.transformUp(new Rewrite<>(this::told));
+    return plan.transformUp(new Rewrite<>(this::created));
   }
 
-  private LogicalPlan told(LogicalPlan node) {
+  private LogicalPlan created(LogicalPlan node) {
     if (node.origin().sqlText().isDefined() || node.children().isEmpty()
         || !(node.children().head() instanceof UnresolvedIdentifier name)) {
       return node;
