@@ -46,6 +46,7 @@ FAMILIES = {
     "planning": Family("planning_rivals", "Planning over many files", 1500),
     "spark": Family("spark_scan", "Reads through Spark", 4800),
     "parts": Family("query_parts", "Where the time of a query goes", 1500),
+    "statements": Family("statements", "What a statement costs", 1800),
     "python": Family("python_reads", "Reads from Python", 600),
     "engines": Family("rest_catalog", "Other engines through the REST catalog", 1200),
     "writes": Family("writes", "Writes", 900),

@@ -134,14 +134,15 @@ JOIN = Question(
 STOCK = "plake, stock"
 
 
-def session(**settings: str) -> Any:
-    """A local session; the extension is loaded with `enable` later."""
+def session(configured: Any = None, **settings: str) -> Any:
+    """A local session, of a builder that is configured; else `enable` loads the extension later."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
-        SparkSession.builder.master("local[2]")
+        (configured or SparkSession.builder)
+        .master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")

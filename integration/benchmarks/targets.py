@@ -41,6 +41,11 @@ def _spark(text: str, limit: float, question: str, system: str) -> Target:
     return Target(text, limit, "spark", question, system, "s", "TPC-H scale 1", "native Parquet")
 
 
+def _statement(text: str, limit: float, question: str, unit: str = "ms") -> Target:
+    return Target(text, limit, "statements", question, "plake", unit, "10,000 rows",
+                  "Spark's Parquet")  # fmt: skip
+
+
 def _changes(text: str, limit: float, question: str, unit: str) -> Target:
     return Target(text, limit, "changes", question, "plake", unit, "TPC-H scale 1", "delta-rs")
 
@@ -101,6 +106,17 @@ TARGETS: tuple[Target, ...] = (
            0.9, "TPC-H, all 22", "plake, extension"),
     _spark("point lookup over 2,000 files: at most 0.08 x native Parquet",
            0.08, "point lookup, 2,000 files", "plake, extension"),
+    *(_statement(f"the {what} of a session: at most 1.5 x Spark's own Parquet", 1.5, what, "s")
+      for what in ("first write", "first read", "first batch")),
+    *(_statement(f"small table, {what}: at most {limit:g} x Spark's own Parquet", limit, what)
+      for what, limit in (("SELECT of one row", 1.05), ("grouped count", 1.05),
+                          ("INSERT of one row", 0.8), ("SHOW TABLES", 1.2))),
+    Target("small table, DELETE of one row: at most 1.1 x an INSERT of one row",
+           1.1, "statements", "DELETE of one row", "plake", "one-row INSERTs of plake",
+           "10,000 rows"),
+    Target("small table, MERGE of 10 rows: at most 2.2 x an INSERT of one row",
+           2.2, "statements", "MERGE of 10 rows", "plake", "one-row INSERTs of plake",
+           "10,000 rows"),
     Target("one row among 5,000,000 in one file, from Python: at most 6 ms",
            6, "python", "one row of 5,000,000", "plake", "ms"),
     Target("one order of lineitem, all 16 columns, from Python: at most 0.012 s",
