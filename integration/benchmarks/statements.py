@@ -32,7 +32,6 @@ from integration.benchmarks.measure import FULL, ROOT, Result, Scale, run_folder
 
 FAMILY, NATIVE, MINE = "statements", "Spark's Parquet", "plake"
 ROWS, TIMES, WARM = 10_000, 7, 2
-SIZE = f"{ROWS:,} rows"
 FIRST = ("first write", "first read", "first batch")
 SELECT = "SELECT of one row"
 COUNT = "grouped count"
@@ -71,11 +70,11 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
     shutil.rmtree(base, ignore_errors=True)
     for (question, system, unit), values in found.items():
         base_name = NATIVE if (question, NATIVE, unit) in found else None
-        yield Result(FAMILY, question, system, unit, tuple(values), SIZE, base_name)
+        yield Result(FAMILY, question, system, unit, tuple(values), "", base_name)
     one = found[INSERT, MINE, "ms"]
     for question in ROW_COMMANDS:
         times = tuple(a / b for a, b in zip(found[question, MINE, "ms"], one))
-        yield Result(FAMILY, question, MINE, "one-row INSERTs of plake", times, SIZE)
+        yield Result(FAMILY, question, MINE, "one-row INSERTs of plake", times)
 
 
 def _child(what: str, system: str, folder: Path) -> list[tuple[str, str, float]]:

@@ -42,8 +42,7 @@ def _spark(text: str, limit: float, question: str, system: str) -> Target:
 
 
 def _statement(text: str, limit: float, question: str, unit: str = "ms") -> Target:
-    return Target(text, limit, "statements", question, "plake", unit, "10,000 rows",
-                  "Spark's Parquet")  # fmt: skip
+    return Target(text, limit, "statements", question, "plake", unit, "", "Spark's Parquet")
 
 
 def _changes(text: str, limit: float, question: str, unit: str) -> Target:
@@ -112,11 +111,9 @@ TARGETS: tuple[Target, ...] = (
       for what, limit in (("SELECT of one row", 1.05), ("grouped count", 1.05),
                           ("INSERT of one row", 0.8), ("SHOW TABLES", 1.2))),
     Target("small table, DELETE of one row: at most 1.1 x an INSERT of one row",
-           1.1, "statements", "DELETE of one row", "plake", "one-row INSERTs of plake",
-           "10,000 rows"),
+           1.1, "statements", "DELETE of one row", "plake", "one-row INSERTs of plake"),
     Target("small table, MERGE of 10 rows: at most 2.2 x an INSERT of one row",
-           2.2, "statements", "MERGE of 10 rows", "plake", "one-row INSERTs of plake",
-           "10,000 rows"),
+           2.2, "statements", "MERGE of 10 rows", "plake", "one-row INSERTs of plake"),
     Target("one row among 5,000,000 in one file, from Python: at most 6 ms",
            6, "python", "one row of 5,000,000", "plake", "ms"),
     Target("one order of lineitem, all 16 columns, from Python: at most 0.012 s",
