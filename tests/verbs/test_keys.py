@@ -22,7 +22,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
 )
-from lakehouse_source.write.commit import keys
+from lakehouse_source.write.commit import keys, rewrite
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.rows import stage, write_options
 from tests import processes
@@ -370,6 +370,18 @@ def commit_beside(
         return commit(catalog, staged, files)
 
 
+def test_equal_keys_in_two_sorted_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "SORTED_BYTES", 2_000)
+    monkeypatch.setattr(rewrite, "_SLICE_ROWS", 1)
+    for repeated in (None, 500):
+        rows = [*range(1000), -1 if repeated is None else repeated]
+        tables = [
+            pa.table({"k0": rows[at : at + 100], "row": list(range(at, min(at + 100, 1001)))})
+            for at in range(0, 1001, 100)
+        ]
+        assert keys.first_repeated(tables) == repeated
+
+
 class TestBesideOthers:
     @pytest.mark.parametrize("busy", [1, 10])
     def test_one_of_two_appends_of_a_key_wins(self, busy: int, dataset: lake.Dataset) -> None:
@@ -442,9 +454,11 @@ class TestBesideOthers:
         assert (again.skipped, again.version) == (True, first.version)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.long)])
+    @pytest.mark.parametrize(
+        ("count", "most"), [(2, 10), pytest.param(8, 40, marks=pytest.mark.long)]
+    )
     def test_processes_that_write_the_same_keys(
-        self, count: int, catalog: lake.Catalog, tmp_path: Path
+        self, count: int, most: int, catalog: lake.Catalog, tmp_path: Path
     ) -> None:
         uri = str(tmp_path / "data")
         lake.write_dataset({"id": [-1], "writer": [-1]}, uri, catalog=catalog)
@@ -453,7 +467,7 @@ class TestBesideOthers:
         for writer in range(count):
             ours, theirs = processes.CONTEXT.Pipe(duplex=False)
             running.append(
-                (ours, processes.start(writers.write_keys, catalog.url, uri, writer, theirs))
+                (ours, processes.start(writers.write_keys, catalog.url, uri, writer, most, theirs))
             )
             theirs.close()
         won: list[tuple[int, int]] = []
@@ -464,7 +478,7 @@ class TestBesideOthers:
             process.join(30)
         found = lake.read_dataset(uri, catalog=catalog)
         ids = found["id"].to_pylist()
-        assert len(ids) == len(set(ids)) == writers.KEYS + 1
+        assert len(ids) == len(set(ids)) == most + 1
         assert sorted(won) == sorted(zip(ids, found["writer"].to_pylist()))[1:]
 
 
@@ -622,6 +636,6 @@ class Program:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(30)
 def test_a_dataset_refuses_what_sqlite_refuses(seed: int, tmp_path: Path) -> None:
     Program(seed, str(tmp_path / "data")).run(25)

@@ -178,17 +178,15 @@ def cluster_again_and_again(url: str, uri: str, seed: int, ends: Any) -> None:
 
 # --- many writers of the same keys ------------------------------------------------
 
-KEYS = 40
 
-
-def write_keys(url: str, uri: str, writer: int, answers: Any) -> None:
+def write_keys(url: str, uri: str, writer: int, keys: int, answers: Any) -> None:
     """Try to append or upsert each key; answers those that this writer has inserted."""
     rng = random.Random(writer)
     won: list[tuple[int, int]] = []
     try:
         with lake.open_catalog(url) as catalog:
             dataset = lake.open_dataset(uri, catalog=catalog)
-            for key in rng.sample(range(KEYS), KEYS):
+            for key in rng.sample(range(keys), keys):
                 row = {"id": [key], "writer": [writer]}
                 while True:
                     try:
