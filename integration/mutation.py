@@ -565,6 +565,30 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "write/commit/keys.py",
+        ("verbs/test_keys.py",),
+        (
+            "keys of files that others added are not looked up",
+            "return self._look_ups(reader, snapshot, added) if added else []",
+            "return []",
+        ),
+        (
+            "a row that the commit takes out still has its key",
+            "        if touched is not None:\n            positions",
+            "        if touched is None:\n            positions",
+        ),
+        (
+            "keys that a restore brings back are not looked up",
+            'any(one.operation == "restore" for one in since) or None',
+            "None",
+        ),
+        (
+            "equal keys of two sorted portions are missed",
+            "left = rows.filter(pc.equal(order, order[-1]))",
+            "left = None",
+        ),
+    ),
+    *_in(
         "write/commit/rewrite.py",
         ("verbs/test_cluster.py",),
         (

@@ -270,11 +270,18 @@ class SchemaMismatchError(PlakeError):
         return f"column {self.column!r}{of} {self.reason}. {self.hint}"
 
 
+def constraint_sql(expression: str) -> str:
+    """A constraint as SQL: a key stands as it is, a condition is a CHECK."""
+    is_key = expression.startswith(("PRIMARY KEY (", "UNIQUE ("))
+    return expression if is_key else f"CHECK ({expression})"
+
+
 class ConstraintViolationError(PlakeError):
     """Rows break a constraint of the dataset; nothing was committed.
 
-    `expression` is the constraint's condition, `row` the first row that breaks it: the columns of
-    the condition first. `reason`: why the condition has no value on a row, as in an overflow.
+    `expression` is the constraint's condition or key, `row` the first row that breaks it: the
+    columns of the condition first. `reason`: why the condition has no value on a row, as in an
+    overflow. `twin`: where the other row with the key is.
 
     >>> dataset.add_constraint("flies", "miles > 0").version
     2
@@ -289,14 +296,16 @@ class ConstraintViolationError(PlakeError):
     expression: str
     row: str | None = None
     reason: str | None = None
+    twin: str | None = None
 
     def _message(self) -> str:
-        what = f"constraint {self.constraint!r}, CHECK ({_shown(self.expression)}),"
+        what = f"constraint {self.constraint!r}, {constraint_sql(_shown(self.expression))},"
         if self.reason is not None:
             return f"{what} has no value on a row: {_shown(self.reason)}. Nothing was committed."
         return (
-            f"{what} is broken by a row with {self.row}. Nothing was committed: correct the rows, "
-            "or drop the constraint."
+            f"{what} is broken by a row with {self.row}"
+            f"{'' if self.twin is None else f': {self.twin} has this key too'}. Nothing was "
+            "committed: correct the rows, or drop the constraint."
         )
 
 

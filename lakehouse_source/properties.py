@@ -60,7 +60,7 @@ COLUMNS = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A CHECK constraint: the text of a condition that is FALSE on no row.
+    """A constraint: the text of a condition that is FALSE on no row, or of a key.
 
     It holds in each version from `since` on; rows of a version before may break it.
     """
@@ -96,8 +96,8 @@ class DatasetProperties:
     reads them. `erased_version` is the version of the last erasure (0: there was none): what
     processes remember of files is from before it or after it. `expire_rows` is a condition on rows
     that `maintain` deletes. `origins` are the ids of the datasets from which it was cloned, and of
-    those from which they were. `constraints` are the CHECK constraints by name: all writers check
-    them (`constraints.py`). `unknown` holds the keys that this release does not know; they are
+    those from which they were. `constraints` are the constraints by name: all writers check them
+    (`constraints.py`). `unknown` holds the keys that this release does not know; they are
     written back unchanged.
     """
 

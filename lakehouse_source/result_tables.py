@@ -76,7 +76,7 @@ REFS = (
 )
 CONSTRAINTS = (
     Column("name", Type.TEXT, "the constraint"),
-    Column("expression", Type.TEXT, "its condition, which is FALSE on no row"),
+    Column("expression", Type.TEXT, "its condition, which is FALSE on no row, or its key"),
     Column("since", Type.LONG, "the version that added it"),
 )
 CONSUMERS = (

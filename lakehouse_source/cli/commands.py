@@ -112,9 +112,9 @@ CHOSEN = _by_name(
         "plake constraint flights flies --expression 'miles > 0'",
         "add_constraint",
         arguments=("name",),
-        short_help="List, add or drop CHECK constraints",
-        help="Refuse rows for which a condition is FALSE, under a NAME; without NAME, list the "
-        "constraints.",
+        short_help="List, add or drop constraints",
+        help="Refuse rows for which a condition is FALSE, or whose key another row has, under a "
+        "NAME; without NAME, list the constraints.",
         flags={"drop": Flag("drop_constraint", "Drop the constraint.")},
         needs=("name", "expression"),
         lists="constraints",

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec
 import pyarrow as pa
 
 from lakehouse_source.arguments import column_names, flag, whole_number
+from lakehouse_source.constraints import primary_key
 from lakehouse_source.dataset.opened import OpenDataset
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS, export_iceberg
 from lakehouse_source.model import ChangeResult, WriteResult
@@ -141,7 +142,7 @@ class RowChanges(OpenDataset):
     def upsert(
         self,
         source: Any,
-        on: str | Sequence[str],
+        on: str | Sequence[str] | None = None,
         *,
         nulls_equal: bool = False,
         **further: Any,
@@ -150,7 +151,8 @@ class RowChanges(OpenDataset):
 
         Args:
             source: any data that `write_dataset` takes, with all columns of the dataset.
-            on: the columns of the key. A NULL equals nothing: its row is inserted.
+            on: the columns of the key; by default those of the primary key. A NULL equals nothing:
+                its row is inserted.
             nulls_equal: a NULL in the key equals a NULL.
             further: keywords of `merge`.
 
@@ -162,7 +164,10 @@ class RowChanges(OpenDataset):
         >>> dataset.upsert(new, on=["month", "carrier"])
         ChangeResult(version=2, rows_deleted=0, rows_updated=0, rows_inserted=2, ...)
         """
-        keys = checked_columns(column_names("on", on) or (), self._snapshot.schema, "on")
+        names = column_names("on", on)
+        if names is None:
+            names = primary_key(self._snapshot.dataset.properties.constraints)
+        keys = checked_columns(names, self._snapshot.schema, "on")
         equal = flag("nulls_equal", nulls_equal)
         condition = equal_columns(keys, "target", "source", nulls_equal=equal)
         merge = self.merge(source, condition, **further)
@@ -297,13 +302,20 @@ class TableChanges(OpenDataset):
         again. `restore` and `branch` check the rows of a version before the constraint. The
         constraint holds for the dataset, whatever version is read: see `constraints`.
 
+        A key, `PRIMARY KEY (a, b)` or `UNIQUE (a, b)`, refuses rows whose key another row has: of
+        the same commit, of the dataset, or of a commit that others make meanwhile (a
+        `CommitConflictError`). Rows that the commit takes out do not count. A primary key takes no
+        NULL; to UNIQUE, NULL equals nothing. New files get bloom filters of the columns. Floats,
+        nested columns and collated texts are no keys.
+
         Args:
             name: unique in the dataset, whatever its case.
-            expression: SQL that has the same value at any time, so without `now()`.
+            expression: SQL that has the same value at any time, so without `now()`; or a key.
 
         Raises:
             ConstraintViolationError: a row breaks it; the error shows the row.
-            InvalidOptionError: the name is taken, or the condition is not always the same.
+            InvalidOptionError: the name is taken, the condition is not always the same, there is a
+                primary key already, or a column cannot be in a key.
             InvalidPredicateError: the condition cannot be parsed, or does not fit the schema.
             CommitConflictError: the schema or the properties were changed since this
                 version; see `refresh()`.
@@ -314,6 +326,11 @@ class TableChanges(OpenDataset):
         >>> dataset.update({"miles": "miles - 1000"})
         Traceback (most recent call last):
         lakehouse_source.errors.ConstraintViolationError: constraint 'flies', CHECK (miles > 0 ...
+        >>> dataset.add_constraint("flight", "UNIQUE (month, carrier, miles)").version
+        3
+        >>> lake.write_dataset({"month": [2], "carrier": ["UA"], "miles": [719]}, dataset.uri)
+        Traceback (most recent call last):
+        lakehouse_source.errors.ConstraintViolationError: constraint 'flight', UNIQUE (month, ...
         """
         return self._commit(add_constraint, self._snapshot, name, expression)
 

@@ -139,7 +139,7 @@ class OpenDataset:
 
     @property
     def constraints(self) -> Mapping[str, str]:
-        """The CHECK constraints of the dataset, by name; see `add_constraint`."""
+        """The constraints of the dataset, by name; see `add_constraint`."""
         found = self._snapshot.dataset.properties.constraints
         return {name: one.expression for name, one in found.items()}
 

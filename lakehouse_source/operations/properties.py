@@ -27,7 +27,7 @@ def properties(table: Table) -> Rows:
 
 @operation(*CONSTRAINTS, is_called=False)
 def constraints(table: Table) -> Any:
-    """Lists the CHECK constraints of a dataset."""
+    """Lists the constraints of a dataset."""
     return table.dataset().inspect.constraints().to_pylist()
 
 
@@ -35,17 +35,17 @@ def constraints(table: Table) -> Any:
 def add_constraint(
     table: Table,
     name: Annotated[str, "the constraint"],
-    expression: Annotated[str, "a condition, FALSE on no row"],
+    expression: Annotated[str, "a condition, FALSE on no row; or PRIMARY KEY (a, b) or UNIQUE (a)"],
 ) -> object:
-    """Refuses rows for which a condition is FALSE, from now on. The rows that are there are checked
-    first, by statistics or by reading them.
+    """Refuses rows for which a condition is FALSE, or whose key another row has, from now on. The
+    rows that are there are checked first, by statistics or by reading them.
     """
     return table.dataset().add_constraint(name, expression)
 
 
 @operation(VERSION)
 def drop_constraint(table: Table, name: Annotated[str, "the constraint"]) -> object:
-    """Takes a CHECK constraint back."""
+    """Takes a constraint back."""
     return table.dataset().drop_constraint(name)
 
 

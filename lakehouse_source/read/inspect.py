@@ -261,7 +261,7 @@ class Inspection:
         return self.table("consumers")
 
     def constraints(self) -> pa.Table:
-        """The CHECK constraints of the dataset, whatever version is read.
+        """The constraints of the dataset, whatever version is read.
 
         >>> dataset.add_constraint("flies", "miles > 0").version
         2

@@ -174,3 +174,37 @@ def cluster_again_and_again(url: str, uri: str, seed: int, ends: Any) -> None:
                     dataset.cluster(full=rng.random() < 0.3)
             except lake.CommitConflictError:
                 continue
+
+
+# --- many writers of the same keys ------------------------------------------------
+
+
+def write_keys(url: str, uri: str, writer: int, keys: int, answers: Any) -> None:
+    """Try to append or upsert each key; answers those that this writer has inserted."""
+    rng = random.Random(writer)
+    won: list[tuple[int, int]] = []
+    try:
+        with lake.open_catalog(url) as catalog:
+            dataset = lake.open_dataset(uri, catalog=catalog)
+            for key in rng.sample(range(keys), keys):
+                row = {"id": [key], "writer": [writer]}
+                while True:
+                    try:
+                        if rng.random() < 0.5:
+                            lake.write_dataset(row, uri, catalog=catalog)
+                            won.append((key, writer))
+                        else:
+                            merge = dataset.refresh().merge(
+                                row, "target.id = source.id", isolation="snapshot"
+                            )
+                            if merge.when_not_matched_insert_all().execute().rows_inserted:
+                                won.append((key, writer))
+                        break
+                    except lake.ConstraintViolationError:
+                        break
+                    except lake.CommitConflictError:
+                        continue
+        answers.send(won)
+    except BaseException as error:
+        answers.send(repr(error))
+        raise

@@ -355,10 +355,14 @@ _TWELFTH: Sequence[str] = (
     ){without_rowid}""",
 )
 
+# From this format on, a constraint may be a key, `PRIMARY KEY (a)` or `UNIQUE (a)`: an older format
+# would take its text for a condition. So an older format has to be refused.
+_THIRTEENTH: Sequence[str] = ()
+
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH, _THIRTEENTH),
 )
 LATEST = len(MIGRATIONS)
 

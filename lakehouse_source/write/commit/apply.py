@@ -6,9 +6,10 @@ the files that it replaces, and records the new version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -61,6 +62,11 @@ from lakehouse_source.write.commit.row_changes import (
     apply_rows,
     with_storage,
 )
+
+# `NewKeys.check_newer` of `keys.py`, which imports this module.
+KeyCheck: TypeAlias = Callable[
+    [CatalogTransaction, DatasetRecord, Sequence[TransactionRecord], Collection[int]], None
+]
 
 # --- Whether a commit conflicts with those that came after its write began.
 #
@@ -350,13 +356,16 @@ def with_rows(
 
 
 def apply_commit(
-    tx: CatalogTransaction, commit: PreparedCommit, prerecorded: PrerecordedFiles
+    tx: CatalogTransaction,
+    commit: PreparedCommit,
+    prerecorded: PrerecordedFiles,
+    check_keys: KeyCheck | None = None,
 ) -> WriteResult:
     """Add the files of a write, and remove those that it replaces, as the next version.
 
     If this write, or another write with the same idempotency pair, was committed already, nothing
     is changed and the result is that of the first commit. For another write its `metadata` is
-    empty.
+    empty. `check_keys` compares the keys of new rows with those of newer commits.
 
     Raises:
         RewriteOutdated, StorageNeeded: the write needs more before it can be committed.
@@ -393,6 +402,8 @@ def apply_commit(
     recorded = rebase_prerecorded(tx, record, version, schema, commit, prerecorded, same)
     check_not_live(tx, record, commit)
     rows = _apply_rows(tx, record, commit, newer)
+    if check_keys is not None and newer:
+        check_keys(tx, record, newer, prerecorded.file_ids)
     removed = _files_to_remove(tx, record, commit) if rows is None else rows.removed
     counts = _counts(tx, record, commit, removed, rows, locked.last)
     tx.insert_transaction(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,7 @@ from lakehouse_source.catalog.base import (
 from lakehouse_source.catalog.committer import claims
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
-from lakehouse_source.constraints import bound, of_new, retyped
+from lakehouse_source.constraints import Constraint, bound, of_new, retyped
 from lakehouse_source.errors import (
     DatasetNotFoundError,
     ForeignFolderError,
@@ -32,6 +32,7 @@ from lakehouse_source.errors import (
     PlakeError,
     SchemaMismatchError,
     VersionNotFoundError,
+    constraint_sql,
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetRecord, SeenVersion
@@ -42,8 +43,8 @@ from lakehouse_source.parquet.read_write_specs import (
     TARGET_FILE_SIZE_BYTES,
     WriteSpec,
 )
-from lakehouse_source.parquet.writer import check_can_write
-from lakehouse_source.properties import DatasetProperties
+from lakehouse_source.parquet.writer import CAN_WRITE_BLOOM_FILTERS, check_can_write
+from lakehouse_source.properties import DatasetProperties, Layout
 from lakehouse_source.pruning.keys import check_index_columns
 from lakehouse_source.read.address import Address, refuse_what_reads_like_a_name
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
@@ -64,6 +65,7 @@ from lakehouse_source.write.commit.options import (
     AUTO_COMPACT_MIN_FILES,
     StagedWrite,
     WriteOptions,
+    can_be_hashed,
     fitted,
 )
 
@@ -333,6 +335,11 @@ def _stage(
             value="dynamic",
             reason=f"needs a partitioned dataset, and {uri} has no partition columns.",
         )
+    constraints = (
+        bound(record.properties.constraints, schema)
+        if options.constraints is None
+        else of_new(options.constraints, schema)
+    )
     layout = fitted(options.layout.over(properties.layout), schema)
     spec = WriteSpec(
         uri=address.location,
@@ -348,13 +355,9 @@ def _stage(
             for path in leaf_paths(layout.cluster_by or (), schema)
             if path[0] not in properties.partition_by
         ),
-        bloom_filter_columns=layout.bloom_filter_columns or (),
+        bloom_filter_columns=_with_filters(layout, options.writer, constraints, schema, properties),
         must_match=must_match,
-        constraints=(
-            bound(record.properties.constraints, schema)
-            if options.constraints is None
-            else of_new(options.constraints, schema)
-        ),
+        constraints=constraints,
     )
     check_can_write(spec)
     return StagedWrite(
@@ -373,6 +376,25 @@ def _stage(
         ),
         iceberg_metadata=bool(layout.iceberg_metadata),
     )
+
+
+def _with_filters(
+    layout: Layout,
+    writer: str,
+    constraints: Sequence[Constraint],
+    schema: pa.Schema,
+    properties: DatasetProperties,
+) -> tuple[str, ...]:
+    """The columns that get bloom filters: those that were chosen, and those of keys.
+
+    DuckDB writes none of chosen columns.
+    """
+    chosen = dict.fromkeys(layout.bloom_filter_columns or ())
+    if CAN_WRITE_BLOOM_FILTERS and writer == "pyarrow":
+        for name in (name for one in constraints for name in one.unique):
+            if name not in properties.partition_by and can_be_hashed(schema.field(name).type):
+                chosen[name] = None
+    return tuple(chosen)
 
 
 def _checked_base(
@@ -432,7 +454,7 @@ def _next_schema(
             column=", ".join(one.broken.columns),
             dataset=uri,
             reason=f"would get another type, under which the rows of the dataset may break the "
-            f"constraint {one.name!r}, CHECK ({one.expression})",
+            f"constraint {one.name!r}, {constraint_sql(one.expression)}",
             hint="Change the type first, which checks them: dataset.promote_column(name, type).",
         )
     partition_by = properties.partition_by

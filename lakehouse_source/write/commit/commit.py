@@ -31,6 +31,7 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import begin
 from lakehouse_source.write.commit.apply import apply_commit
+from lakehouse_source.write.commit.keys import KeysOutdated, NewKeys, new_keys
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.prerecord import PreparedCommit, prepare_files, prerecord_files
 from lakehouse_source.write.commit.rewrite import prepare_rows, rewrite_matching
@@ -81,14 +82,15 @@ def _commit_rows(
         reach("files checked")
         try:
             prepared = prepare_rows(catalog, staged, files, rows, written)
-            result = _commit_prepared_rows(catalog, prepared)
+            keys = _checked_keys(catalog, prepared, len(files))
+            result = _commit_prepared_rows(catalog, prepared, keys)
         except RewriteOutdated:
             # Another commit changed a row of a file whose other rows were rewritten to save space.
             # Now the file's deletion vector grows instead.
             _delete(staged, written)
             written.clear()
             prepared = prepare_rows(catalog, staged, files, rows, written, rewrite=False)
-            result = _commit_prepared_rows(catalog, prepared)
+            result = _commit_prepared_rows(catalog, prepared, keys)
     except BaseException as failure:
         abort(catalog, staged, (*files, *written), failure=failure)
         raise
@@ -98,13 +100,15 @@ def _commit_rows(
     return result
 
 
-def _commit_prepared_rows(catalog: Catalog, prepared: PreparedCommit) -> WriteResult:
+def _commit_prepared_rows(
+    catalog: Catalog, prepared: PreparedCommit, keys: NewKeys | None
+) -> WriteResult:
     """Commit. No other commit waits while vectors are read from storage or written."""
     storage = Storage(prepared.staged.spec.uri)
     tries = 0
     while True:
         try:
-            return _commit_prepared(catalog, [prepared])[0]
+            return _commit_prepared(catalog, [prepared], [keys])[0]
         except StorageNeeded as needed:
             # The transaction was rolled back, and the write was not committed before.
             tries += 1
@@ -131,8 +135,10 @@ def commit_all(
     # Files that preparing a write makes are appended, so that a failure deletes them too.
     owned = [(staged, list(files)) for staged, files in writes]
     try:
+        counts = [len(files) for _, files in owned]
         prepared = [prepare_commit(catalog, staged, files) for staged, files in owned]
-        results = _commit_prepared(catalog, prepared)
+        keys = [_checked_keys(catalog, one, count) for one, count in zip(prepared, counts)]
+        results = _commit_prepared(catalog, prepared, keys)
     except BaseException as failure:
         for staged, files in owned:
             abort(catalog, staged, files, failure=failure)
@@ -204,7 +210,20 @@ def prepare_commit(
     return prepare_files(staged, files, rewrite.removed, rewrite.row_groups)
 
 
-def _commit_prepared(catalog: Catalog, prepared: Sequence[PreparedCommit]) -> list[WriteResult]:
+def _checked_keys(catalog: Catalog, prepared: PreparedCommit, files: int) -> NewKeys | None:
+    """The keys of a commit, compared with those of the dataset; `files` have new rows."""
+    keys = new_keys(prepared, files)
+    if keys is not None:
+        keys.check(catalog)
+        reach("keys checked")
+    return keys
+
+
+def _commit_prepared(
+    catalog: Catalog,
+    prepared: Sequence[PreparedCommit],
+    keys: Sequence[NewKeys | None] = (None,),
+) -> list[WriteResult]:
     # In a stream of small commits each one also registers the write that follows it.
     successors = {
         one.staged.key: str(uuid6.uuid7())
@@ -221,13 +240,19 @@ def _commit_prepared(catalog: Catalog, prepared: Sequence[PreparedCommit]) -> li
         # Every transaction locks in the order of dataset ids. Two transactions that lock the same
         # datasets in different orders would wait for each other.
         order = sorted(range(len(prepared)), key=lambda i: prerecorded[i].current.dataset.id)
-        results = {i: apply_commit(tx, prepared[i], prerecorded[i]) for i in order}
+        checks = [None if one is None else one.check_newer for one in keys]
+        results = {i: apply_commit(tx, prepared[i], prerecorded[i], checks[i]) for i in order}
         return [results[i] for i in range(len(prepared))]
 
     first = prepared[0].staged
-    results = in_transaction(
-        catalog, first.uri, first.write_id, apply_all, patience_seconds=PATIENCE_SECONDS
-    )
+    while True:
+        try:
+            results = in_transaction(
+                catalog, first.uri, first.write_id, apply_all, patience_seconds=PATIENCE_SECONDS
+            )
+            break
+        except KeysOutdated as outdated:  # the transaction was rolled back
+            outdated.keys.check_again(catalog)
     reach("after COMMIT")
     for one in prepared:
         begin.committed(catalog, one.staged.key, successors.get(one.staged.key))

@@ -280,9 +280,8 @@ def record_schema(
         )
     for column_id in unsearchable:
         tx.invalidate_bounds(record.id, column_id)
-    chosen = staged.options.constraints
-    if chosen is not None:
-        checks = {name: Check(text, version) for name, text in chosen.items()}
+    if staged.options.constraints is not None:
+        checks = {one.name: Check(one.expression, version) for one in staged.spec.constraints}
         properties = replace(properties, constraints=checks)
     tx.set_properties(record.id, properties)
     return replace(record, properties=properties)

@@ -107,7 +107,7 @@ def fitted(layout: Layout, schema: pa.Schema) -> Layout:
         sort_by=_names(schema, layout.sort_by, "sortBy", _can_be_sorted),
         cluster_by=_paths(schema, layout.cluster_by),
         bloom_filter_columns=_names(
-            schema, layout.bloom_filter_columns, "bloomFilterColumns", _can_be_hashed
+            schema, layout.bloom_filter_columns, "bloomFilterColumns", can_be_hashed
         ),
     )
 
@@ -160,7 +160,7 @@ def _can_be_sorted(type_: pa.DataType) -> bool:
     return not (is_nested(type_) or pa.types.is_float16(type_) or pa.types.is_null(type_))
 
 
-def _can_be_hashed(type_: pa.DataType) -> bool:
+def can_be_hashed(type_: pa.DataType) -> bool:
     """Tell whether a bloom filter of a storage type is possible: Parquet has none of booleans."""
     return not (is_nested(type_) or pa.types.is_boolean(type_) or pa.types.is_null(type_))
 
@@ -229,7 +229,7 @@ class WriteOptions:
     like the rows; the new columns have new ids, even if they keep their names. `register_as` is a
     name (namespace and name) that the dataset gets in the same transaction. `managed`: plake chose
     the location of the dataset, which is made by this write. `table_properties` are those of a
-    dataset that is created or whose schema is replaced, and `constraints` are its CHECK constraints
+    dataset that is created or whose schema is replaced, and `constraints` are its constraints
     by name; None: those that it has stay. `reads_own_rows`: the rows of an overwrite
     were computed from those of the base version. An overwrite of the whole dataset then conflicts
     with every later commit that changed rows. `must_exist`: a missing dataset is not made.

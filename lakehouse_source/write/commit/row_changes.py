@@ -73,7 +73,8 @@ class RowChanges:
     `touched` and `file_ids` are by the paths of the data files; `file_ids` has the known ids only.
     `inserted` counts rows that are in no old file. If `isolation` checks added files, a row of an
     added file conflicts if it may match `condition`. `read` are rows, by path, that this statement
-    leaves alone but that other commits must not have changed; None: they are unknown.
+    leaves alone but that other commits must not have changed; None: they are unknown. `assigned`
+    are the columns in which rows differ from those that they replace; None: any, or rows are new.
     """
 
     touched: Mapping[str, TouchedRows]
@@ -82,6 +83,7 @@ class RowChanges:
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
     file_ids: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[str, Positions] | None = field(default_factory=dict)
+    assigned: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

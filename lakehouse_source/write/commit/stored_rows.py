@@ -5,7 +5,7 @@ Statistics decide where they suffice; else the rows that may break a constraint 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import Constraint, bound, missing
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.model import DatasetRecord, FileMetadata, FileRecord, ScanTask, SeenVersion
+from lakehouse_source.model import DatasetRecord, FileMetadata, ScanTask, SeenVersion
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_all
 from lakehouse_source.pruning.bounds import Statistics
@@ -23,15 +23,21 @@ from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.storage import Storage, StorageLocation
 from lakehouse_source.write.commit.conflicts import conflict, unchecked
+from lakehouse_source.write.commit.keys import (
+    Join,
+    first_repeated,
+    new_file,
+    read_new_files,
+    row_at,
+)
 from lakehouse_source.write.commit.prerecord import encode_partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """Rows that may break a constraint: how to read those that do.
+    """Rows that may break a constraint: how to read those that do. Of a key: how to read all keys.
 
     They are found in the catalog and read afterwards, so that no transaction waits for files.
     """
@@ -39,6 +45,7 @@ class Suspects:
     constraint: Constraint
     read: ReadSpec
     tasks: tuple[ScanTask, ...]
+    keys: bool = False
 
     @classmethod
     def of(
@@ -56,6 +63,9 @@ class Suspects:
         for one in constraints:
             rows = plan(reader, snapshot, read_uri=location, predicates=one.breaking, limit=1)
             found.append(cls(one, rows.spec, rows.tasks))
+            if one.unique:
+                rows = plan(reader, snapshot, read_uri=location, columns=one.unique)
+                found.append(cls(one, rows.spec, rows.tasks, keys=True))
         return found
 
     def check(self, storage: Storage) -> None:
@@ -64,12 +74,30 @@ class Suspects:
         Raises:
             ConstraintViolationError
         """
+        if self.keys:
+            self._check_keys(storage)
+            return
         try:
             for table in read_all(self.read, self.tasks, storage):
                 if table.num_rows:
                     raise self.constraint.violation(table)
         except (InvalidExpressionError, InvalidPredicateError) as error:
             raise self.constraint.without_value(error) from error
+
+    def _check_keys(self, storage: Storage) -> None:
+        unique = self.constraint.unique
+        join = Join.of(unique, self.read.schema)
+
+        def keys() -> Iterator[pa.Table]:
+            begin = 0
+            for table in read_all(self.read, self.tasks, storage):
+                yield join.keys(table, begin=begin)
+                begin += table.num_rows
+
+        found = first_repeated(keys())
+        if found is not None:
+            row = row_at(self.read, self.tasks, storage, found, unique)
+            raise self.constraint.violation_of(row, "another row")
 
 
 def check_older(
@@ -115,36 +143,18 @@ def check_added_files(spec: WriteSpec, files: Sequence[FileMetadata], storage: S
     Raises:
         ConstraintViolationError: a row breaks a constraint.
     """
-    schemas = {0: spec.schema}
-    statistics = Statistics(spec.schema, schemas, spec.partition_by)
-    texts = PartitionTexts(spec.partition_by, spec.schema, schemas)
+    statistics = Statistics(spec.schema, {0: spec.schema}, spec.partition_by)
+    encoded = [replace(one, partitions=encode_partitions(one, spec.schema)) for one in files]
+    read, whole = read_new_files(spec, encoded, spec.schema.names)
     for one in spec.constraints:
         tasks = []
-        for number, file in enumerate(files):
-            record = FileRecord(
-                id=number,
-                path=file.path,
-                size_bytes=file.file_size_bytes,
-                row_count=file.row_count,
-                schema_version=0,
-                version=0,
-                partitions=encode_partitions(file, spec.schema),
-                stats_complete=file.stats_complete,
-            )
+        for number, (file, task) in enumerate(zip(encoded, whole)):
+            record = new_file(number, file)
             kept = [
                 group.index
                 for group in file.row_groups
                 if evaluate(one.broken, statistics.of(record, group)).may_match
             ]
             if kept:
-                task = ScanTask.whole(record, texts(record), None)
                 tasks.append(replace(task, row_groups=tuple(kept), filtered=True))
-        read = ReadSpec(
-            uri=spec.uri,
-            schema=spec.schema,
-            columns=tuple(spec.schema.names),
-            partition_by=spec.partition_by,
-            file_schemas=schemas,
-            predicate=one.broken,
-        )
-        Suspects(one, read, tuple(tasks)).check(storage)
+        Suspects(one, replace(read, predicate=one.broken), tuple(tasks)).check(storage)

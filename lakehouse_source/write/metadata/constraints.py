@@ -1,4 +1,4 @@
-"""Verb. CHECK constraints of a dataset are added and dropped: one commit, no file is written."""
+"""Verb. Constraints of a dataset are added and dropped: one commit, no file is written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakehouse_source.catalog.base import Catalog, CatalogReader, CatalogTransaction
-from lakehouse_source.constraints import Constraint
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.constraints import Constraint, is_primary
+from lakehouse_source.errors import InvalidOptionError, constraint_sql
 from lakehouse_source.model import DatasetRecord, WriteResult
 from lakehouse_source.properties import Check
 from lakehouse_source.read.address import Address
@@ -40,22 +40,22 @@ def add_constraint(
         CommitConflictError: the schema or the properties were changed since `base`.
     """
     new = Constraint.of(name, expression, base.schema)
-    _check_is_free(base.dataset, name)
+    _check_is_free(base.dataset, new)
     tries = 0
 
     def change(tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema) -> NewMetadata:
         if not schema.equals(base.schema, check_metadata=True):
             raise conflict(address.uri, record, base, SCHEMA_CHANGED)
-        _check_is_free(record, name)
+        _check_is_free(record, new)
         if record.current_version != checked.version:
             if tries < _TRIES_WITHOUT_LOCK:
                 raise _RowsChanged
             for one in suspects(address.snapshot(catalog, tx), tx):
                 one.check(Storage(address.location))
-        added = {name: Check(expression, record.current_version + 1)}
+        added = {name: Check(new.expression, record.current_version + 1)}
         all_of_them = {**record.properties.constraints, **added}
         properties = replace(record.properties, constraints=all_of_them)
-        return NewMetadata({"constraints": {name: expression}}, properties)
+        return NewMetadata({"constraints": {name: new.expression}}, properties)
 
     def suspects(snapshot: Snapshot, reader: CatalogReader) -> list[Suspects]:
         known = snapshot.schema.equals(base.schema, check_metadata=True)
@@ -94,9 +94,13 @@ def drop_constraint(catalog: Catalog, address: Address, base: Snapshot, name: st
     return commit_metadata(catalog, address, base, "set properties", change)
 
 
-def _check_is_free(record: DatasetRecord, name: str) -> None:
+def _check_is_free(record: DatasetRecord, new: Constraint) -> None:
     checks = record.properties.constraints
-    taken = find_name(name, checks)
+    taken = find_name(new.name, checks)
+    reason = "is taken"
+    if taken is None and is_primary(new.expression):
+        taken = next((one for one in checks if is_primary(checks[one].expression)), None)
+        reason = f"is a second primary key beside {taken!r}"
     if taken is not None:
-        reason = f"is taken: CHECK ({checks[taken].expression}). Drop it first."
-        raise InvalidOptionError(option="constraint", value=name, reason=reason)
+        reason += f": {constraint_sql(checks[taken].expression)}. Drop it first."
+        raise InvalidOptionError(option="constraint", value=new.name, reason=reason)

@@ -76,7 +76,8 @@ def update_rows(
     except BaseException as failure:
         statement.give_up(failure)
         raise
-    return statement.commit(touched.found, condition=condition)
+    columns = frozenset(assigned.values)
+    return statement.commit(touched.found, condition=condition, assigned=columns)
 
 
 # --- DELETE: the rows of a condition leave the dataset.

@@ -230,13 +230,14 @@ class RowStatement:
         inserted: int = 0,
         condition: PredicateSet | None = None,
         read: Mapping[str, Positions] | None = None,
+        assigned: frozenset[str] | None = None,
     ) -> ChangeResult:
         """Commit the statement, or give it up where it changes nothing."""
         if not touched and not self.files:
             self.give_up(None)
             return self._repeated() or ChangeResult(self.staged.base_version)
         changes = RowChanges(
-            touched, inserted, condition, self.isolation, self._file_ids, read or {}
+            touched, inserted, condition, self.isolation, self._file_ids, read or {}, assigned
         )
         result = commit(self.catalog, self.staged, self.files, changes)
         compact_after(self.catalog, self.staged, result)

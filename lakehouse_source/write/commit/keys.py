@@ -1,0 +1,555 @@
+"""Verb. Whether the keys of rows that a commit adds are new: a PRIMARY KEY or UNIQUE is checked.
+
+The key columns of the new files are read back, whoever wrote these, and compared with each other
+and with the rows of the dataset that the commit leaves. The catalog's index and bounds tell which
+files may hold a key; bloom filters and page indexes tell which pages, and only key columns are read
+of these. Under the lock the same is asked of the files that others added meanwhile. Rows that the
+same commit takes out hold no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse_source.catalog.base import Catalog
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.constraints import Constraint, shown_row
+from lakehouse_source.deletion import positions_of
+from lakehouse_source.errors import constraint_sql
+from lakehouse_source.language import (
+    Equality,
+    Expression,
+    Name,
+    PredicateSet,
+    Scope,
+    all_of,
+    compare,
+    equality,
+    is_in,
+)
+from lakehouse_source.language.functions.rows import flat
+from lakehouse_source.language.nodes import Call
+from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.layout import row_keys
+from lakehouse_source.model import (
+    ColumnBounds,
+    DatasetRecord,
+    FileMetadata,
+    FileRecord,
+    ScanTask,
+    TransactionRecord,
+)
+from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
+from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, in_order, read_all, read_task
+from lakehouse_source.parquet.writer import column_arrays
+from lakehouse_source.pruning.evaluate import within
+from lakehouse_source.read.plan import ScanPlan, plan
+from lakehouse_source.read.snapshot import Snapshot, open_snapshot
+from lakehouse_source.schema.fields import POSITION, field_id, unused_names
+from lakehouse_source.schema.partitions import PartitionTexts
+from lakehouse_source.storage import Storage
+from lakehouse_source.write.commit.apply import committed_before
+from lakehouse_source.write.commit.begin import base_snapshot
+from lakehouse_source.write.commit.conflicts import (
+    FORGOTTEN,
+    PUT_BACK,
+    Change,
+    change_of,
+    changes_rows,
+)
+from lakehouse_source.write.commit.options import StagedWrite
+from lakehouse_source.write.commit.prerecord import PreparedCommit
+from lakehouse_source.write.commit.rewrite import SORTED_BYTES, sorted_rows
+
+# Up to this many new keys are looked up by their values, more by the range that they are in.
+MOST_VALUES = 50_000
+# Rows of the dataset that are compared with the new ones at a time.
+_COMPARED_ROWS = 262_144
+# How often others' files are read without the lock. After that they are read under the lock, so
+# that other commits cannot starve this one.
+_TRIES_WITHOUT_LOCK = 4
+# The place of a row among all.
+_ROW = "row"
+_THEIRS, _MINE = "theirs", "mine"
+
+
+class KeysOutdated(Exception):
+    """Others added files that may hold a key of `keys`, and that are not read under the lock."""
+
+    def __init__(self, keys: NewKeys) -> None:
+        super().__init__("keys were not compared with files that others added")
+        self.keys = keys
+
+
+# --- Whether rows have a key twice, in bounded memory.
+
+
+class Join:
+    """The columns of a key in the form in which Arrow compares two tables of rows.
+
+    `theirs` and `mine` are the schemas of the tables.
+    """
+
+    def __init__(self, columns: Sequence[str], theirs: pa.Schema, mine: pa.Schema) -> None:
+        self.columns = tuple(columns)
+        self._types = [theirs.field(name).type for name in columns]
+        scope = Scope({_THEIRS: theirs, _MINE: mine})
+        self._equalities: list[Equality] = []
+        for name in columns:
+            node = Call("=", (Name((_THEIRS, name)), Name((_MINE, name))))
+            found = equality(Expression(node, str(node)), scope)
+            assert found is not None  # constraints have no other types
+            self._equalities.append(found)
+        self._values = {
+            table: [one.of(table).value.bind(scope) for one in self._equalities]
+            for table in (_THEIRS, _MINE)
+        }
+
+    @classmethod
+    def of(cls, columns: Sequence[str], schema: pa.Schema) -> Join:
+        """For rows of one table."""
+        return cls(columns, schema, schema)
+
+    def keys(self, rows: pa.Table, table: str = _MINE, begin: int = 0) -> pa.Table:
+        """The keys of rows and the places of the rows, which are counted from `begin`.
+
+        A row with a NULL in its key is left out: it equals none.
+        """
+        columns: list[pa.Array] = []
+        for one, value in zip(self._equalities, self._values[table]):
+            columns += one.of(table).form(flat(value.evaluate({table: rows}, rows.num_rows)))
+        columns.append(pa.arange(begin, begin + rows.num_rows))
+        names = [*(f"k{number}" for number in range(len(columns) - 1)), _ROW]
+        return pa.table(columns, names).drop_null()
+
+    def sought(self, values: Mapping[str, pa.Array], *, ends: bool) -> PredicateSet:
+        """A condition that each row of theirs with one of the keys satisfies.
+
+        `values` are those of each column: all of them, or with `ends` the least and the greatest.
+        """
+        terms = []
+        for name, type_, one in zip(self.columns, self._types, self._equalities):
+            found = one.sought(type_, one.of(_MINE), values[name])
+            if found is None:
+                continue
+            column = Name((name,))
+            if ends:
+                terms += [compare(column, op, end) for op, end in zip((">=", "<="), found)]
+            else:
+                terms.append(is_in(column, found))
+        return PredicateSet(all_of(terms)) if terms else PredicateSet.of(None)
+
+
+def first_repeated(keys: Iterable[pa.Table]) -> int | None:
+    """The place of the first row whose key another row has too; None: all keys differ."""
+    held: list[pa.Table] = []
+    size, stream = 0, iter(keys)
+    for table in stream:
+        held.append(table)
+        size += table.nbytes
+        if size > SORTED_BYTES:
+            return _repeated_in_order(chain(held, stream), pa.concat_tables(held))
+    return _repeated(pa.concat_tables(held)) if held else None
+
+
+def _repeated(keys: pa.Table) -> int | None:
+    names = keys.column_names[:-1]
+    if len(names) == 1 and pc.count_distinct(keys.column(0)).as_py() == keys.num_rows:
+        return None
+    counted = keys.group_by(names).aggregate([(_ROW, "min"), (_ROW, "count")])
+    twice = counted.filter(pc.greater(counted[f"{_ROW}_count"], 1))
+    found: int | None = pc.min(twice[f"{_ROW}_min"]).as_py()
+    return found
+
+
+def _repeated_in_order(keys: Iterable[pa.Table], sample: pa.Table) -> int | None:
+    """The same for any number of rows: sorted by one column, equal keys are neighbours."""
+    names = sample.column_names[:-1]
+    best = max(names, key=lambda name: pc.count_distinct(sample[name]).as_py())
+    left: pa.Table | None = None
+    for part in sorted_rows(keys, [(best,)], None, sample):
+        rows = part if left is None else pa.concat_tables([left, part])
+        found = _repeated(rows)
+        if found is not None:
+            return found
+        order = row_keys(column_arrays(rows, [(best,)]), None)
+        left = rows.filter(pc.equal(order, order[-1]))
+    return None
+
+
+def row_at(
+    spec: ReadSpec, tasks: Sequence[ScanTask], storage: Storage, place: int, first: Sequence[str]
+) -> str:
+    """The row at a place among all rows of tasks, as errors show it."""
+    whole = replace(spec, columns=tuple(spec.schema.names))
+    for table in read_all(whole, tuple(tasks), storage):
+        if place < table.num_rows:
+            return shown_row(table, place, first)
+        place -= table.num_rows
+    return "a key"  # the file changed meanwhile
+
+
+def new_file(number: int, file: FileMetadata) -> FileRecord:
+    """The record that the catalog does not have yet of a file with its partition values as JSON."""
+    return FileRecord(
+        id=number,
+        path=file.path,
+        size_bytes=file.file_size_bytes,
+        row_count=file.row_count,
+        schema_version=0,
+        version=0,
+        partitions=file.partitions,
+        stats_complete=file.stats_complete,
+    )
+
+
+def read_new_files(
+    spec: WriteSpec, files: Sequence[FileMetadata], columns: Sequence[str]
+) -> tuple[ReadSpec, tuple[ScanTask, ...]]:
+    """How to read files of a write, whose partition values are given as JSON."""
+    texts = PartitionTexts(spec.partition_by, spec.schema, {0: spec.schema})
+    records = [new_file(number, file) for number, file in enumerate(files)]
+    tasks = tuple(ScanTask.whole(one, texts(one), None) for one in records)
+    read = ReadSpec(
+        uri=spec.uri,
+        schema=spec.schema,
+        columns=tuple(columns),
+        partition_by=spec.partition_by,
+        file_schemas={0: spec.schema},
+    )
+    return read, tasks
+
+
+# --- The keys of one constraint among the rows of a commit.
+
+
+@dataclass(frozen=True, slots=True)
+class _LookUp:
+    """Where rows of the dataset may have a key of new rows: how to read them, file by file."""
+
+    key: _Key
+    join: Join
+    snapshot: Snapshot
+    reads: tuple[tuple[ReadSpec, ScanTask], ...]
+    position: str
+
+
+class _Key:
+    """The keys of new rows under one constraint. They stay in memory where they are few."""
+
+    def __init__(
+        self, constraint: Constraint, spec: WriteSpec, files: Sequence[FileMetadata]
+    ) -> None:
+        self.constraint = constraint
+        self._schema = spec.schema
+        self._storage = Storage(spec.uri)
+        self._read, self._tasks = read_new_files(spec, files, constraint.unique)
+        self._held: list[pa.Table] | None = []
+        self.rows = 0
+        self.ends: dict[str, pa.Array] = {}
+
+    def check_alone(self) -> None:
+        """Check that no two of the new rows have one key."""
+        found = first_repeated(self._keys(Join.of(self.constraint.unique, self._schema), True))
+        if found is not None:
+            raise self.constraint.violation_of(self.shown(found), "another row of this commit")
+
+    def shown(self, place: int) -> str:
+        """A new row, as errors show it."""
+        return row_at(self._read, self._tasks, self._storage, place, self.constraint.unique)
+
+    def _keys(self, join: Join, first_time: bool = False) -> Iterator[pa.Table]:
+        known = not first_time and self._held is not None
+        tables = self._held or () if known else read_all(self._read, self._tasks, self._storage)
+        begin, size = 0, 0
+        for table in tables:
+            keys = join.keys(table, begin=begin)
+            begin += table.num_rows
+            if first_time:
+                size += table.nbytes
+                self._note(table, keep=size <= SORTED_BYTES)
+                self.rows += keys.num_rows
+            yield keys
+
+    def _note(self, table: pa.Table, *, keep: bool) -> None:
+        if not keep:
+            self._held = None
+        elif self._held is not None:
+            self._held.append(table)
+        for name in self.constraint.unique:
+            values = flat(table.column(name))
+            if name in self.ends:
+                values = pa.concat_arrays([self.ends[name], values])
+            least = pc.min_max(values)
+            self.ends[name] = pa.array([least["min"], least["max"]], values.type).drop_null()
+
+    def keys(self, join: Join) -> pa.Table:
+        """All keys, with the places of their rows."""
+        return pa.concat_tables(self._keys(join))
+
+    def values(self) -> dict[str, pa.Array] | None:
+        """The values of each column; None: they are many."""
+        if self._held is None or self.rows > MOST_VALUES:
+            return None
+        rows = pa.concat_tables(self._held)
+        return {name: flat(pc.unique(rows.column(name)).drop_null()) for name in rows.column_names}
+
+
+class NewKeys:
+    """The keys of the rows that a commit adds, and the version up to which they were compared."""
+
+    def __init__(
+        self, commit: PreparedCommit, constraints: Sequence[Constraint], files: int
+    ) -> None:
+        staged, new = commit.staged, commit.encoded[:files]
+        self._staged = staged
+        self._storage = Storage(staged.spec.uri)
+        self._keys = [_Key(one, staged.spec, new) for one in constraints]
+        # Rows of the dataset that the commit takes out: by position, condition or partition.
+        self._touched = {} if commit.rows is None else commit.rows.changes.touched
+        self._condition = staged.options.overwrite_where
+        self._partitions: set[tuple[str | None, ...]] = set()
+        if staged.options.dynamic_partitions:
+            names = staged.spec.partition_by
+            self._partitions = {tuple(file.partitions[name] for name in names) for file in new}
+        self._seen = staged.base
+        self._tries = 0
+
+    def check(self, catalog: Catalog) -> None:
+        """Compare the keys with each other, and with the rows that the dataset has.
+
+        Raises:
+            ConstraintViolationError: two rows have one key.
+        """
+        for key in self._keys:
+            key.check_alone()
+        staged = self._staged
+        if staged.options.change is Change.OVERWRITE or staged.base_version == 0:
+            return
+        with catalog.read() as reader:
+            if _is_committed(reader, staged.key, staged):
+                return
+            if staged.options.change is Change.APPEND:
+                snapshot = open_snapshot(reader, staged.key, staged.uri, "")
+            else:  # what the commit takes out is known of this version
+                snapshot = base_snapshot(reader, staged)
+            found = self._look_ups(reader, snapshot, None)
+        for one in found:
+            self._compare(one, None)
+        self._seen = snapshot.seen
+
+    def check_newer(
+        self,
+        tx: CatalogReader,
+        record: DatasetRecord,
+        newer: Sequence[TransactionRecord],
+        own: Collection[int],
+    ) -> None:
+        """Compare the keys with what others committed since, under the lock of the dataset.
+
+        `newer` are the commits since the write began, `own` the ids of the commit's own files.
+
+        Raises:
+            KeysOutdated: files have to be read; see `check_again`.
+            CommitConflictError: another commit has one of the keys.
+        """
+        staged = self._staged
+        if staged.options.change is Change.OVERWRITE:
+            return
+        if self._seen.version > record.current_version:
+            raise staged.conflict(record.current_version, PUT_BACK)
+        since = [one for one in newer if one.version > self._seen.version]
+        found = self._newer(tx, record, since, own)
+        if found and self._tries < _TRIES_WITHOUT_LOCK:
+            raise KeysOutdated(self)
+        for one in found:
+            self._compare(one, since)
+
+    def check_again(self, catalog: Catalog) -> None:
+        """Compare the keys with what others committed since, without the lock."""
+        self._tries += 1
+        staged = self._staged
+        with catalog.read() as reader:
+            if _is_committed(reader, staged.key, staged):
+                return
+            snapshot = open_snapshot(reader, staged.key, staged.uri, "")
+            since = reader.all_since(snapshot.dataset, self._seen.version)
+            if since is None:
+                raise staged.conflict(snapshot.version, FORGOTTEN)
+            found = self._newer(reader, snapshot.dataset, since, ())
+        for one in found:
+            self._compare(one, since)
+        self._seen = snapshot.seen
+
+    def _newer(
+        self,
+        reader: CatalogReader,
+        record: DatasetRecord,
+        since: Sequence[TransactionRecord],
+        own: Collection[int],
+    ) -> list[_LookUp]:
+        """Where rows that others committed may have one of the keys."""
+        changes = [change_of(one.operation) for one in since]
+        if not any(one is None or changes_rows(one) for one in changes):
+            return []
+        snapshot = open_snapshot(reader, self._staged.key, self._staged.uri, "")
+        if any(one.operation == "restore" for one in since) or None in changes:
+            return self._look_ups(reader, snapshot, None)  # rows returned that were gone
+        # A rewrite adds no row: its rows are in files that were compared, or in other added files.
+        moved = {one.version for one, did in zip(since, changes) if did is Change.REWRITE}
+        added = [
+            file
+            for file in reader.files_added_since(record.id, self._seen.version)
+            if file.id not in own and file.version not in moved
+        ]
+        return self._look_ups(reader, snapshot, added) if added else []
+
+    def _look_ups(
+        self, reader: CatalogReader, snapshot: Snapshot, files: Sequence[FileRecord] | None
+    ) -> list[_LookUp]:
+        required = snapshot.dataset.properties.constraints
+        found = []
+        for key in self._keys:
+            own = required.get(key.constraint.name)
+            if own is None or own.expression != key.constraint.expression or not key.rows:
+                continue
+            one = self._look_up(reader, snapshot, files, key)
+            if one.reads:
+                found.append(one)
+        return found
+
+    def _look_up(
+        self,
+        reader: CatalogReader,
+        snapshot: Snapshot,
+        files: Sequence[FileRecord] | None,
+        key: _Key,
+    ) -> _LookUp:
+        unique = key.constraint.unique
+        join = Join(unique, snapshot.schema, self._staged.spec.schema)
+        (position,) = unused_names((POSITION,), snapshot.schema.names)
+        columns = dict.fromkeys(unique)
+        if self._condition is not None:
+            columns |= dict.fromkeys(self._condition.bind(snapshot.schema).columns)
+        if self._touched:
+            columns[position.name] = None
+
+        def planned(predicates: PredicateSet, **further: Any) -> ScanPlan:
+            return plan(
+                reader,
+                snapshot,
+                read_uri=self._staged.spec.uri,
+                predicates=predicates,
+                columns=[*columns],
+                metadata=(position,),
+                files=files,
+                **further,
+            )
+
+        # The range first: where keys ascend, no file may hold one.
+        found = planned(join.sought(key.ends, ends=True))
+        values = key.values() if found.tasks else None
+        known: Sequence[Mapping[int, ColumnBounds]] = ()
+        if values is not None:
+            ids = [field_id(snapshot.schema.field(name)) for name in unique]
+            found = planned(join.sought(values, ends=False), statistics=[id for id in ids if id])
+            known = found.known
+        reads = []
+        for number, task in enumerate(found.tasks):
+            if task.partitions in self._partitions:
+                continue
+            spec = found.spec
+            if known and spec.predicate is not None:
+                spec = replace(spec, predicate=within(spec.predicate, known[number].__getitem__))
+            reads.append((spec, task))
+        return _LookUp(key, join, snapshot, tuple(reads), position.name)
+
+    def _compare(self, one: _LookUp, since: Sequence[TransactionRecord] | None) -> None:
+        """Read rows that may have a key; `since` are the commits that may have added them."""
+        place = self._first_match(one)
+        if place is None:
+            return
+        shown, constraint = one.key.shown(place), one.key.constraint
+        if since is None:
+            raise constraint.violation_of(shown, "a row of the dataset")
+        text = f"constraint {constraint.name!r}, {constraint_sql(constraint.expression)}: a row "
+        text += f"with the key of the row with {shown} was committed meanwhile"
+        raise self._staged.conflict(one.snapshot.version, text)
+
+    def _first_match(self, one: _LookUp) -> int | None:
+        """The place of the first new row whose key a row of the dataset has."""
+        if not one.reads:
+            return None
+        mine = one.key.keys(one.join)
+        names = mine.column_names[:-1]
+        first: int | None = None
+        held: list[pa.Table] = []
+
+        def match() -> None:
+            nonlocal first
+            theirs = pa.concat_tables(held)
+            held.clear()
+            both = mine.join(theirs.select(names), names, join_type="left semi")
+            if both.num_rows:
+                least = pc.min(both.column(_ROW)).as_py()
+                first = least if first is None else min(first, least)
+
+        for task, table in self._read(one):
+            held.append(one.join.keys(self._staying(one, task, table), _THEIRS))
+            if sum(table.num_rows for table in held) > max(_COMPARED_ROWS, mine.num_rows):
+                match()
+        if sum(table.num_rows for table in held):
+            match()
+        return first
+
+    def _read(self, one: _LookUp) -> Iterator[tuple[ScanTask, pa.Table]]:
+        found = in_order(
+            one.reads,
+            lambda read: read_task(*read, self._storage),
+            width=min(len(one.reads), max(2, pa.cpu_count())),
+            buffer_bytes=READ_BUFFER_BYTES,
+        )
+        for (_, task), table in found:
+            yield task, table
+
+    def _staying(self, one: _LookUp, task: ScanTask, table: pa.Table) -> pa.Table:
+        """The rows that the commit does not take out."""
+        touched = self._touched.get(task.path)
+        if touched is not None:
+            positions = table.column(one.position)
+            gone = positions_of(positions) & touched.all
+            if gone:
+                gone_too = pc.is_in(positions, value_set=pa.array(gone, pa.int64()))
+                table = table.filter(pc.invert(gone_too))
+        if self._condition is not None:
+            replaced = matching_mask(table, self._condition.bind(one.snapshot.schema))
+            table = table.filter(pc.invert(pc.fill_null(replaced, False)))
+        return table
+
+
+def _is_committed(reader: CatalogReader, key: str, staged: StagedWrite) -> bool:
+    """Tell whether the write, or what it repeats, was committed: the commit finds it then."""
+    if reader.transaction_by_write_id(staged.write_id) is not None:
+        return True
+    record = reader.dataset(key)
+    return record is not None and committed_before(reader, record, staged.options) is not None
+
+
+def new_keys(commit: PreparedCommit, files: int) -> NewKeys | None:
+    """The keys of a commit whose first `files` files have new rows; None: none is to be checked."""
+    staged = commit.staged
+    assigned = None if commit.rows is None else commit.rows.changes.assigned
+    constraints = [
+        one
+        for one in staged.spec.constraints
+        if one.unique and (assigned is None or not assigned.isdisjoint(one.unique))
+    ]
+    if not constraints or not files or staged.options.change in (Change.DELETE, Change.REWRITE):
+        return None
+    return NewKeys(commit, constraints, files)

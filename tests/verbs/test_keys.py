@@ -1,0 +1,641 @@
+"""PRIMARY KEY and UNIQUE: no writer of Python commits a key twice, alone or beside others."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.errors import (
+    CommitConflictError,
+    ConstraintViolationError,
+    InvalidOptionError,
+    SchemaMismatchError,
+)
+from lakehouse_source.write.commit import keys, rewrite
+from lakehouse_source.write.commit.commit import commit
+from lakehouse_source.write.rows import stage, write_options
+from tests import processes
+from tests.verbs import writers
+
+ROWS = 9
+# Several row groups in a file, two partitions.
+LAYOUT = {"partition_by": "p", "row_group_rows": 2}
+
+
+def rows(bad: int | None = None, start: int = 100, other: int = 4) -> pa.Table:
+    """Rows with keys of their own, but for one that has the key `other` of the dataset."""
+    ids = list(range(start, start + ROWS))
+    if bad is not None:
+        ids[bad] = other
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "v": pa.array([None if n % 4 == 1 else n for n in range(ROWS)], pa.int64()),
+            "p": pa.array([n % 2 for n in range(ROWS)], pa.int64()),
+        }
+    )
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> lake.Dataset:
+    lake.write_dataset(rows(start=0), tmp_path / "data", **LAYOUT)
+    dataset = lake.open_dataset(tmp_path / "data")
+    dataset.add_constraint("pk", "PRIMARY KEY (id)")
+    return dataset
+
+
+def content(dataset: lake.Dataset) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in dataset.scan().to_table().to_pylist()), key=repr)
+
+
+def _file(dataset: lake.Dataset, table: pa.Table, statistics: bool, copy: bool) -> None:
+    base = Path(dataset.uri.removeprefix("file://"))
+    folder = (base.parent if copy else base) / "exports"
+    for value in (0, 1):
+        (folder / f"p={value}").mkdir(parents=True, exist_ok=True)
+        part = table.filter(pa.compute.equal(table["p"], value)).drop_columns("p")
+        pq.write_table(part, folder / f"p={value}" / "1.parquet", write_statistics=statistics)
+    dataset.add_files(folder, copy=copy)
+
+
+def _transaction(dataset: lake.Dataset, table: pa.Table) -> None:
+    catalog = f"sqlite://{dataset.uri.removeprefix('file://')}/_plake/catalog.db"
+    with lake.transaction(catalog=catalog) as transaction:
+        transaction.write(table, dataset.uri)
+
+
+def _inserting(dataset: lake.Dataset, table: pa.Table) -> None:
+    merge = dataset.merge(table, "target.id = source.id + 100000")
+    merge.when_matched_delete().when_not_matched_insert_all().execute()
+
+
+def _restore(dataset: lake.Dataset, table: pa.Table) -> None:
+    dataset.drop_constraint("pk")
+    lake.write_dataset(table, dataset.uri)
+    dataset.refresh().delete("id >= 100 OR id = 4")
+    dataset.add_constraint("pk", "PRIMARY KEY (id)")
+    dataset.restore(4)
+
+
+def _branch(dataset: lake.Dataset, table: pa.Table) -> None:
+    lake.write_dataset(table, dataset.branch("b").uri)
+
+
+DOORS: dict[str, Callable[[lake.Dataset, pa.Table], Any]] = {
+    "append": lambda d, t: lake.write_dataset(t, d.uri),
+    "stream": lambda d, t: lake.write_dataset(iter(t.to_batches(2)), d.uri, schema=None),
+    "overwrite where": lambda d, t: lake.write_dataset(
+        t.set_column(1, "v", pa.array([None] * ROWS, pa.int64())),
+        d.uri,
+        mode="overwrite",
+        overwrite_where="v IS NULL",
+    ),
+    "more columns": lambda d, t: lake.write_dataset(
+        t.append_column("w", t["v"]), d.uri, schema_merge=True
+    ),
+    "duckdb": lambda d, t: lake.write_dataset(t, d.uri, writer="duckdb"),
+    "duckdb relation": lambda d, t: lake.write_dataset(
+        duckdb.connect().from_arrow(t), d.uri, writer="duckdb"
+    ),
+    "transaction": _transaction,
+    "merge inserts": _inserting,
+    "add_files": lambda d, t: _file(d, t, True, False),
+    "add_files without statistics": lambda d, t: _file(d, t, False, False),
+    "add_files copies": lambda d, t: _file(d, t, True, True),
+    "restore": _restore,
+    "branch": _branch,
+}
+
+
+def on_disk(dataset: lake.Dataset) -> set[str]:
+    folder = Path(dataset.uri.partition("#")[0].removeprefix("file://"))
+    return {path.name for path in folder.rglob("*.parquet") if "exports" not in path.parts}
+
+
+def _refused(dataset: lake.Dataset, change: Callable[[], Any]) -> ConstraintViolationError:
+    version, files = dataset.version, {file.path for file in dataset.files()}
+    before, stored = content(dataset), on_disk(dataset)
+    with pytest.raises(ConstraintViolationError) as caught:
+        change()
+    error = caught.value
+    assert (error.constraint, error.expression) == ("pk", "PRIMARY KEY (id)")
+    dataset.refresh()
+    assert (dataset.version, {file.path for file in dataset.files()}) == (version, files)
+    assert content(dataset) == before
+    assert on_disk(dataset) == stored
+    return error
+
+
+@pytest.mark.parametrize("bad", [0, ROWS // 2, ROWS - 1])
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.sampled(13)
+def test_no_door_commits_a_key_that_the_dataset_has(
+    door: str, bad: int, dataset: lake.Dataset
+) -> None:
+    if door == "restore":
+        with pytest.raises(ConstraintViolationError, match=r"id = 4, .* another row"):
+            DOORS[door](dataset, rows(bad))
+        return
+    branch = dataset.branch("b") if door == "branch" else dataset
+    error = _refused(branch, lambda: DOORS[door](dataset, rows(bad)))
+    v = None if bad % 4 == 1 or door == "overwrite where" else bad
+    assert str(error.row).startswith(f"id = 4, v = {v}, p = {bad % 2}")
+    assert "a row of the dataset has this key too" in str(error)
+
+
+@pytest.mark.parametrize("bad", [0, ROWS // 2, ROWS - 1])
+@pytest.mark.parametrize("door", [*DOORS, "overwrite", "overwrite schema"])
+@pytest.mark.sampled(13)
+def test_no_door_commits_a_key_twice_or_without_a_value(
+    door: str, bad: int, dataset: lake.Dataset
+) -> None:
+    if door == "restore":
+        return
+    run = DOORS.get(door) or (
+        lambda d, t: lake.write_dataset(
+            t, d.uri, mode="overwrite", overwrite_schema=door == "overwrite schema"
+        )
+    )
+    branch = dataset.branch("b") if door == "branch" else dataset
+    other = 100 if bad else 101
+    error = _refused(branch, lambda: run(dataset, rows(bad, other=other)))
+    assert str(error.row).startswith(f"id = {other}, ")
+    assert "another row of this commit" in str(error)
+    table = rows()
+    nulls = pa.array([None if n == bad else n + 100 for n in range(ROWS)], pa.int64())
+    error = _refused(branch, lambda: run(dataset, table.set_column(0, "id", nulls)))
+    assert str(error.row).startswith("id = None, ")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_commits_new_keys(door: str, dataset: lake.Dataset) -> None:
+    if door == "restore":
+        return
+    DOORS[door](dataset, rows())
+    dataset = dataset.branch("b") if door == "branch" else dataset.refresh()
+    gone = 2 if door == "overwrite where" else 0
+    assert dataset.scan().count_rows() == 2 * ROWS - gone
+    assert dict(dataset.constraints) == {"pk": "PRIMARY KEY (id)"}
+
+
+class TestRowsThatTheCommitTakesOut:
+    def test_update(self, dataset: lake.Dataset) -> None:
+        error = _refused(dataset, lambda: dataset.update({"id": "id + 1"}, "id = 3"))
+        assert error.row == "id = 4, v = 3, p = 1"
+        _refused(dataset, lambda: dataset.update({"id": "7"}, "id < 2"))
+        dataset.update({"id": "id + 1"})
+        _refused(dataset, lambda: dataset.update({"id": "10 - id"}, "id > 2"))
+        dataset.update({"id": "12 - id"}, "id > 2")
+        assert sorted(row[0] for row in content(dataset)) == list(range(1, 10))
+
+    def test_merge_and_upsert(self, dataset: lake.Dataset) -> None:
+        table = pa.table({"id": [4, 200], "v": [40, 200], "p": [1, 1]})
+        assert dataset.upsert(table).rows_updated == 1
+        assert dataset.upsert(table, on="v").rows_updated == 2
+        _refused(dataset, lambda: dataset.upsert(table.set_column(1, "v", pa.array([0, 1])), "v"))
+        merge = dataset.merge(table, "target.id = source.id")
+        merge = merge.when_matched_delete().when_not_matched_insert_all()
+        assert merge.execute().rows_deleted == 2
+        assert dataset.upsert(table).rows_inserted == 2
+        moved = dataset.merge({"id": [4], "n": [5]}, "target.id = source.id")
+        _refused(dataset, lambda: moved.when_matched_update({"id": "source.n"}).execute())
+
+    def test_overwrites(self, dataset: lake.Dataset) -> None:
+        def overwrite(**arguments: Any) -> Any:
+            return lake.write_dataset(rows(start=0), dataset.uri, mode="overwrite", **arguments)
+
+        overwrite(overwrite_where="id < 100")
+        overwrite(partition_overwrite_mode="dynamic")
+        overwrite()
+        half = rows(start=0).filter(pa.compute.equal(rows()["p"], 1))
+        half = half.set_column(2, "p", pa.array([0] * len(half), pa.int64()))
+        dataset.refresh()
+
+        def dynamic() -> None:
+            lake.write_dataset(
+                half, dataset.uri, mode="overwrite", partition_overwrite_mode="dynamic"
+            )
+
+        _refused(dataset, dynamic)  # the rows of the other partition stay
+        dataset.delete("p = 1")
+        dynamic()
+        assert sorted(row[0] for row in content(dataset.refresh())) == [1, 3, 5, 7]
+
+    def test_deleted_rows_are_none(self, dataset: lake.Dataset) -> None:
+        dataset.delete("id IN (0, 1)")
+        lake.write_dataset({"id": [0, 1], "v": [1, 1], "p": [0, 0]}, dataset.uri)
+        dataset.refresh().compact(rewrite_deleted=True)
+        _refused(dataset.refresh(), lambda: lake.write_dataset(rows(8, other=1), dataset.uri))
+
+
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "int8": (pa.int8(), -1, 5),
+    "uint64": (pa.uint64(), 2**64 - 1, 2**63),
+    "decimal": (pa.decimal128(38, 2), Decimal("1.10"), Decimal("999999999999999999.99")),
+    "string": (pa.string(), "ä\U0001f600", "a" * 5000),
+    "binary": (pa.binary(), b"\xff\x00", b""),
+    "fixed": (pa.binary(3), b"abc", b"abd"),
+    "bool": (pa.bool_(), True, False),
+    "date": (pa.date32(), datetime(1, 1, 1).date(), datetime(9999, 12, 31).date()),
+    "timestamp": (pa.timestamp("us"), datetime(1850, 1, 1), datetime(2026, 1, 1)),
+    "instant": (pa.timestamp("ns", "UTC"), 1, 2),
+    "time": (pa.time64("us"), timedelta(hours=1), timedelta(hours=2)),
+}
+
+
+class TestKeys:
+    def test_null_repeats_in_unique(self, tmp_path: Path) -> None:
+        uri = str(tmp_path / "data")
+        lake.write_dataset({"a": [1, None, None, 1], "b": ["x", "x", "x", None]}, uri)
+        dataset = lake.open_dataset(uri)
+        dataset.add_constraint("u", "unique(B, `a`)")
+        assert dict(dataset.constraints) == {"u": "UNIQUE (b, a)"}
+        lake.write_dataset({"a": [1, None, 2], "b": [None, "x", "x"]}, uri)
+        with pytest.raises(ConstraintViolationError, match=r"b = 'x', a = 2: a row of the dataset"):
+            lake.write_dataset({"a": [None, 2], "b": ["x", "x"]}, uri)
+
+    @pytest.mark.parametrize("kind", VALUES)
+    def test_types(self, kind: str, tmp_path: Path) -> None:
+        type_, one, two = VALUES[kind]
+        if kind == "time":
+            one, two = ((datetime.min + value).time() for value in (one, two))
+
+        def table(*values: Any) -> pa.Table:
+            return pa.table(
+                {"k": pa.array(values, type_), "n": pa.array([*map(int, "1" * len(values))])}
+            )
+
+        lake.write_dataset(table(one), tmp_path / "t")
+        dataset = lake.open_dataset(tmp_path / "t")
+        dataset.add_constraint("pk", "PRIMARY KEY (k)")
+        for wrong in (table(two, two), table(two, one)):
+            with pytest.raises(ConstraintViolationError):
+                lake.write_dataset(wrong, dataset.uri)
+        lake.write_dataset(table(two), dataset.uri)
+        assert dataset.refresh().upsert(table(one, two)).rows_updated == 2
+
+    def test_what_is_no_key(self, tmp_path: Path) -> None:
+        lake.write_dataset({"f": [1.5], "a": [1], "b": [1], "s": [{"x": 1}]}, tmp_path / "t")
+        dataset = lake.open_dataset(tmp_path / "t")
+        for text, said in (
+            ("PRIMARY KEY (f)", "type double"),
+            ("UNIQUE (s)", "whose values are no keys"),
+            ("UNIQUE (a, A)", "is twice"),
+            ("UNIQUE (c)", "not a column"),
+            ("UNIQUE ()", "does not name columns"),
+            ("PRIMARY KEY (s.x)", "does not name columns"),
+            ("PRIMARY KEY (a + 1)", "does not name columns"),
+        ):
+            with pytest.raises(InvalidOptionError, match=said):
+                dataset.add_constraint("k", text)
+        dataset.add_constraint("k", "PRIMARY KEY (a)")
+        with pytest.raises(InvalidOptionError, match="second primary key beside 'k'"):
+            dataset.add_constraint("l", "PRIMARY KEY (b)")
+        with lake.open_catalog(f"sqlite://{tmp_path}/catalog.db") as catalog:
+            texts = {"k": "PRIMARY KEY (a)", "l": "PRIMARY KEY (b)"}
+            schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+            with pytest.raises(InvalidOptionError, match="second primary key"):
+                catalog.create_dataset("u", schema, location=tmp_path / "u", constraints=texts)
+
+    def test_its_columns_stay(self, dataset: lake.Dataset) -> None:
+        for change in (
+            lambda: dataset.rename_column("id", "b"),
+            lambda: dataset.rename_column("id", "ID"),
+            lambda: dataset.drop_column("id"),
+        ):
+            with pytest.raises(SchemaMismatchError, match=r"'pk', PRIMARY KEY \(id\)"):
+                change()
+        dataset.rename_column("v", "w")
+
+    def test_a_promoted_key_is_compared_with_older_files(self, tmp_path: Path) -> None:
+        uri = str(tmp_path / "t")
+        lake.write_dataset(pa.table({"k": pa.array([1, 2], pa.int32())}), uri)
+        dataset = lake.open_dataset(uri)
+        dataset.add_constraint("pk", "PRIMARY KEY (k)")
+        dataset.promote_column("k", pa.int64())
+        with pytest.raises(ConstraintViolationError):
+            lake.write_dataset({"k": [2**40, 2]}, uri)
+        lake.write_dataset({"k": [2**40]}, uri)
+
+    def test_clones_and_branches_keep_it(self, dataset: lake.Dataset, tmp_path: Path) -> None:
+        branch = dataset.branch("b")
+        lake.write_dataset(rows(), branch.uri)
+        lake.write_dataset(rows(start=200), dataset.uri)
+        with pytest.raises(CommitConflictError):  # so no key of both comes in
+            dataset.refresh().fast_forward("b")
+
+    def test_adding_finds_one_pair_among_many_rows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """More rows than are held in memory are sorted in a temporary folder."""
+        monkeypatch.setattr(keys, "SORTED_BYTES", 100_000)
+        uri, draw = str(tmp_path / "t"), random.Random(7)
+        ids = draw.sample(range(1 << 40), 60_000)
+        table = pa.table({"a": pa.array(ids), "b": [str(one % 5) for one in ids]})
+        for start in range(0, 60_000, 20_000):
+            lake.write_dataset(table.slice(start, 20_000), uri, row_group_rows=5_000)
+        dataset = lake.open_dataset(uri)
+        dataset.add_constraint("u", "UNIQUE (b, a)")
+        dataset.drop_constraint("u")
+        lake.write_dataset(table.slice(31_000, 1), uri)
+        with pytest.raises(ConstraintViolationError, match=f"a = {ids[31_000]}: another row"):
+            dataset.refresh().add_constraint("u", "UNIQUE (b, a)")
+
+
+def commit_beside(
+    dataset: lake.Dataset, table: pa.Table, others: Callable[[], Any]
+) -> lake.WriteResult:
+    """Append rows while others commit, after the keys were compared with the dataset."""
+    check = keys.NewKeys.check
+    with dataset._address.open() as catalog, pytest.MonkeyPatch.context() as patched:
+        staged, files = stage(catalog, dataset._address, table.to_reader(), write_options())
+
+        def beside(found: keys.NewKeys, opened: Any) -> None:
+            check(found, opened)
+            patched.setattr(keys.NewKeys, "check", check)
+            others()
+
+        patched.setattr(keys.NewKeys, "check", beside)
+        return commit(catalog, staged, files)
+
+
+def test_equal_keys_in_two_sorted_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "SORTED_BYTES", 2_000)
+    monkeypatch.setattr(rewrite, "_SLICE_ROWS", 1)
+    for repeated in (None, 500):
+        rows = [*range(1000), -1 if repeated is None else repeated]
+        tables = [
+            pa.table({"k0": rows[at : at + 100], "row": list(range(at, min(at + 100, 1001)))})
+            for at in range(0, 1001, 100)
+        ]
+        assert keys.first_repeated(tables) == repeated
+
+
+class TestBesideOthers:
+    @pytest.mark.parametrize("busy", [1, 10])
+    def test_one_of_two_appends_of_a_key_wins(self, busy: int, dataset: lake.Dataset) -> None:
+        def others() -> None:
+            for number in range(1, busy):
+                lake.write_dataset(rows(start=1000 * number), dataset.uri)
+            lake.write_dataset(rows(5, start=50_000, other=104), dataset.uri)
+
+        with pytest.raises(CommitConflictError, match=r"'pk', PRIMARY KEY \(id\).*id = 104"):
+            commit_beside(dataset, rows(), others)
+        assert dataset.refresh().scan("id = 104").count_rows() == 1
+
+    def test_others_keys_are_compared_under_the_lock_in_the_end(
+        self, dataset: lake.Dataset, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Files of others overlap each time, and hold no key: the commit is not starved."""
+        again, starts = keys.NewKeys.check_again, iter(range(100))
+
+        def append() -> None:
+            table = pa.table({"id": [90 - next(starts), 990 + next(starts)], "v": [1, 1]})
+            lake.write_dataset(table.append_column("p", pa.array([0, 0])), dataset.uri)
+
+        def beside(found: keys.NewKeys, catalog: Any) -> None:
+            again(found, catalog)
+            append()
+
+        monkeypatch.setattr(keys.NewKeys, "check_again", beside)
+        spread = rows().set_column(0, "id", pa.array([one * 100 + 7 for one in range(1, 10)]))
+        assert commit_beside(dataset, spread, append).version == 8
+        assert dataset.refresh().scan().count_rows() == 2 * ROWS + 10
+
+    def test_a_key_that_a_restore_brings_back(self, dataset: lake.Dataset) -> None:
+        dataset.delete("id = 4")
+        with pytest.raises(CommitConflictError, match="id = 4"):
+            commit_beside(dataset, rows(3), lambda: dataset.restore(2))
+
+    def test_a_key_that_a_compaction_moved_is_found(self, dataset: lake.Dataset) -> None:
+        def others() -> None:
+            lake.write_dataset(rows(5, start=3000, other=104), dataset.uri)
+            dataset.refresh().compact()
+
+        with pytest.raises(CommitConflictError, match="id = 104"):
+            commit_beside(dataset, rows(), others)
+
+    def test_what_others_move_or_take_out_is_no_conflict(self, dataset: lake.Dataset) -> None:
+        def others() -> None:
+            lake.write_dataset(rows(start=3000), dataset.uri)
+            dataset.refresh().compact()
+            dataset.delete("id < 4")
+            dataset.update({"v": "v + 1"})
+            dataset.set_properties(compression="snappy")
+
+        commit_beside(dataset, rows(), others)
+        assert dataset.refresh().scan().count_rows() == 3 * ROWS - 4
+
+    def test_an_append_that_did_not_check_it_conflicts(self, tmp_path: Path) -> None:
+        uri = str(tmp_path / "data")
+        lake.write_dataset(rows(), uri)
+        address = lake.open_dataset(uri)._address
+        with address.open() as catalog:
+            staged, files = stage(catalog, address, rows().to_reader(), write_options())
+            lake.open_dataset(uri).add_constraint("pk", "PRIMARY KEY (id)")
+            with pytest.raises(CommitConflictError, match="'pk' was added"):
+                commit(catalog, staged, files)
+
+    def test_a_repeated_batch_is_skipped_and_not_refused(self, dataset: lake.Dataset) -> None:
+        pair = {"txn_app_id": "q", "txn_version": 1}
+        first = lake.write_dataset(rows(), dataset.uri, **pair)
+        again = lake.write_dataset(rows(), dataset.uri, **pair)
+        assert (again.skipped, again.version) == (True, first.version)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("count", "most"), [(2, 10), pytest.param(8, 40, marks=pytest.mark.long)]
+    )
+    def test_processes_that_write_the_same_keys(
+        self, count: int, most: int, catalog: lake.Catalog, tmp_path: Path
+    ) -> None:
+        uri = str(tmp_path / "data")
+        lake.write_dataset({"id": [-1], "writer": [-1]}, uri, catalog=catalog)
+        lake.open_dataset(uri, catalog=catalog).add_constraint("pk", "PRIMARY KEY (id)")
+        running = []
+        for writer in range(count):
+            ours, theirs = processes.CONTEXT.Pipe(duplex=False)
+            running.append(
+                (ours, processes.start(writers.write_keys, catalog.url, uri, writer, most, theirs))
+            )
+            theirs.close()
+        won: list[tuple[int, int]] = []
+        for ours, process in running:
+            mine = ours.recv()
+            assert not isinstance(mine, str), mine
+            won += mine
+            process.join(30)
+        found = lake.read_dataset(uri, catalog=catalog)
+        ids = found["id"].to_pylist()
+        assert len(ids) == len(set(ids)) == most + 1
+        assert sorted(won) == sorted(zip(ids, found["writer"].to_pylist()))[1:]
+
+
+# --- random programs, with SQLite as the judge of keys --------------------------------
+
+KEYS = ("PRIMARY KEY (a)", "PRIMARY KEY (b, a)", "UNIQUE (a)", "UNIQUE (b)", "UNIQUE (a, b)")
+WHERE: dict[str, Callable[[tuple[Any, ...]], bool | None]] = {
+    "a < 4": lambda row: None if row[0] is None else row[0] < 4,
+    "b = 'x'": lambda row: None if row[1] is None else row[1] == "x",
+    "v > 2": lambda row: row[2] > 2,
+    "a IS NULL": lambda row: row[0] is None,
+}
+Row = tuple[Any, ...]
+
+
+class Program:
+    """Random changes of a dataset; the rows after each are judged by a table of SQLite."""
+
+    def __init__(self, seed: int, uri: str) -> None:
+        self.draw = random.Random(seed)
+        self.uri, self.steps = uri, list[Any]()
+        self.rows: list[Row] = []
+        self.keys: dict[str, str] = {}
+        self.names = 0
+        lake.write_dataset(self.table([(-1, "z", 0)]), uri, row_group_rows=2)
+        self.dataset = lake.open_dataset(uri)
+        self.rows = [(-1, "z", 0)]
+
+    def table(self, rows: list[Row]) -> pa.Table:
+        columns = list(zip(*rows)) or [(), (), ()]
+        types = (pa.int64(), pa.string(), pa.int64())
+        return pa.table([pa.array(c, t) for c, t in zip(columns, types)], ["a", "b", "v"])
+
+    def drawn(self) -> list[Row]:
+        draw = self.draw
+        return [
+            (draw.choice([*range(8), None]), draw.choice(["x", "y", "z", None]), draw.randrange(5))
+            for _ in range(draw.randint(1, 3))
+        ]
+
+    def holds(self, rows: list[Row], keys: dict[str, str]) -> bool:
+        texts = "".join(f", {text}" for text in keys.values())
+        strict = [one for one in keys.values() if one.startswith("PRIMARY")]
+        named = {name for text in strict for name in text[text.index("(") + 1 : -1].split(", ")}
+        nulls = {name: " NOT NULL" if name in named else "" for name in "ab"}
+        with sqlite3.connect(":memory:") as judge:
+            judge.execute(f"CREATE TABLE t (a INT{nulls['a']}, b TEXT{nulls['b']}, v INT{texts})")
+            try:
+                judge.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+            except sqlite3.IntegrityError:
+                return False
+        return True
+
+    def change(self, told: Any, after: list[Row], run: Callable[[], Any]) -> None:
+        self.steps.append(told)
+        right = self.holds(after, self.keys)
+        self.compare(right, run)
+        if right:
+            self.rows = after
+
+    def compare(self, right: bool, run: Callable[[], Any]) -> None:
+        try:
+            run()
+        except ConstraintViolationError:
+            assert not right, self.steps
+        else:
+            assert right, self.steps
+
+    def append(self) -> None:
+        new = self.drawn()
+        self.change(
+            ("append", new),
+            self.rows + new,
+            lambda: lake.write_dataset(self.table(new), self.uri),
+        )
+
+    def overwrite(self) -> None:
+        where = self.draw.choice(list(WHERE))
+        new = [row for row in self.drawn() if WHERE[where](row)]
+        self.change(
+            ("overwrite", where, new),
+            [row for row in self.rows if not WHERE[where](row)] + new,
+            lambda: lake.write_dataset(
+                self.table(new), self.uri, mode="overwrite", overwrite_where=where
+            ),
+        )
+
+    def update(self) -> None:
+        where = self.draw.choice(list(WHERE))
+        column, text, value = self.draw.choice(
+            [
+                (0, "a + 1", lambda row: None if row[0] is None else row[0] + 1),
+                (0, "v", lambda row: row[2]),
+                (1, "'x'", lambda row: "x"),
+                (2, "v + 1", lambda row: row[2] + 1),
+            ]
+        )
+
+        def changed(row: Row) -> Row:
+            return (*row[:column], value(row), *row[column + 1 :]) if WHERE[where](row) else row
+
+        self.change(
+            ("update", text, where),
+            [changed(row) for row in self.rows],
+            lambda: self.dataset.update({"abv"[column]: text}, where),
+        )
+
+    def upsert(self) -> None:
+        new = list({row[0]: row for row in self.drawn() if row[0] is not None}.values())
+        given = {row[0]: row for row in new}
+        kept = [given.get(row[0], row) for row in self.rows]
+        there = {row[0] for row in self.rows}
+        self.change(
+            ("upsert", new),
+            kept + [row for row in new if row[0] not in there],
+            lambda: self.dataset.upsert(self.table(new), on="a"),
+        )
+
+    def delete(self) -> None:
+        where = self.draw.choice(list(WHERE))
+        self.change(
+            ("delete", where),
+            [row for row in self.rows if not WHERE[where](row)],
+            lambda: self.dataset.delete(where),
+        )
+
+    def compact(self) -> None:
+        self.change("compact", self.rows, lambda: self.dataset.compact(rewrite_deleted=True))
+
+    def add(self) -> None:
+        self.names += 1
+        name, text = f"k{self.names}", self.draw.choice(KEYS)
+        if text.startswith("PRIMARY") and any(k.startswith("P") for k in self.keys.values()):
+            return
+        self.steps.append((name, text))
+        wanted = {**self.keys, name: text}
+        right = self.holds(self.rows, wanted)
+        self.compare(right, lambda: self.dataset.add_constraint(name, text))
+        if right:
+            self.keys = wanted
+
+    def drop(self) -> None:
+        if self.keys:
+            name = self.draw.choice(sorted(self.keys))
+            self.steps.append(("drop", name))
+            del self.keys[name]
+            self.dataset.drop_constraint(name)
+
+    def run(self, steps: int) -> None:
+        often = (self.append, self.append, self.append, self.update, self.upsert, self.overwrite)
+        for _ in range(steps):
+            self.draw.choice((*often, self.delete, self.compact, self.add, self.add, self.drop))()
+            assert content(self.dataset.refresh()) == sorted(self.rows, key=repr), self.steps
+            assert dict(self.dataset.constraints) == self.keys
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sampled(30)
+def test_a_dataset_refuses_what_sqlite_refuses(seed: int, tmp_path: Path) -> None:
+    Program(seed, str(tmp_path / "data")).run(25)
