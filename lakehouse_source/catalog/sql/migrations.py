@@ -31,6 +31,7 @@ TABLES = (
     "dataset_consumers",
     "iceberg_files",
     "dataset_clones",
+    "catalog_leases",
 )
 
 _FIRST: Sequence[str] = (
@@ -355,10 +356,22 @@ _TWELFTH: Sequence[str] = (
     ){without_rowid}""",
 )
 
+# Work that one process at a time does for the whole catalog (`leases.py`).
+_LEASES: Sequence[str] = (
+    """CREATE TABLE catalog_leases (
+        name TEXT PRIMARY KEY,
+        holder TEXT NOT NULL,
+        beats BIGINT NOT NULL,
+        lease_seconds BIGINT NOT NULL,
+        beat_at BIGINT NOT NULL DEFAULT ({now})
+    ){without_rowid}""",
+)
+_THIRTEENTH: Sequence[str] = (*_LEASES,)
+
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH),
-    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH),
+    *(_SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH, _TWELFTH, _THIRTEENTH),
 )
 LATEST = len(MIGRATIONS)
 
