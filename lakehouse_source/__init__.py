@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from lakehouse_source.parquet.prune import FilePruning, prune_file
     from lakehouse_source.read.feed import Changes
     from lakehouse_source.read.scan import Scan
+    from lakehouse_source.upkeep.run import maintain
     from lakehouse_source.write.statements.merge_builder import MergeBuilder
 
 __version__ = "0.1.0"
@@ -128,6 +129,7 @@ __all__ = [
     "VersionNotFoundError",
     "WriteResult",
     "convert",
+    "maintain",
     "open_catalog",
     "open_dataset",
     "prune_file",
@@ -148,6 +150,7 @@ _HOME = {
     **dict.fromkeys(("convert", "open_dataset", "read_dataset", "write_dataset"), "functions"),
     "PredicateSet": "language",
     "vacuum": "maintenance.vacuum_catalog",
+    "maintain": "upkeep.run",
     **dict.fromkeys(("ChangeResult", "CompactionResult", "WriteResult"), "model"),
     **dict.fromkeys(("FileMetadata", "RowGroupMetadata"), "model"),
     **dict.fromkeys(("FilePruning", "prune_file"), "parquet.prune"),

@@ -7,6 +7,7 @@ the number 1, and an iterator of names is empty when it is asked for the second 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ from lakehouse_source.errors import InvalidOptionError
 
 K = TypeVar("K")
 V = TypeVar("V")
+_BYTES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+_UNIT = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.ASCII)
 
 
 def flag(option: str, value: Any) -> bool:
@@ -45,6 +49,40 @@ def number_of_seconds(option: str, value: Any, most: float) -> float:
         )
     found: float = value
     return found
+
+
+def size_in_bytes(option: str, value: Any) -> int:
+    """A number of bytes from 1, or a text with a unit: `128m`, `128MB`, `1GiB`."""
+    number, unit = _with_unit(value)
+    unit = unit.removesuffix("ib")
+    unit = unit.removesuffix("b") if len(unit) > 1 else unit
+    if unit not in _BYTES or number == 0:
+        raise InvalidOptionError(
+            option=option,
+            value=value,
+            reason="must be a size in bytes such as 134217728 or 128m.",
+        )
+    return number * _BYTES[unit]
+
+
+def interval(option: str, value: Any) -> float:
+    """A number of seconds from 1, or a text with a unit: `90s`, `10m`, `1h`, `7d`."""
+    number, unit = _with_unit(value)
+    found = value if isinstance(value, float) else float(number * _SECONDS.get(unit, 0))
+    if not 1 <= found <= 366 * _SECONDS["d"]:
+        raise InvalidOptionError(
+            option=option,
+            value=value,
+            reason="must be a time from one second to a year, such as 90s, 10m, 1h or 7d.",
+        )
+    return found
+
+
+def _with_unit(value: Any) -> tuple[int, str]:
+    """The number and the unit of a text; 0: it is none."""
+    text = "" if isinstance(value, bool) else str(value).strip().lower()
+    found = _UNIT.fullmatch(text)
+    return (int(found[1]), found[2]) if found else (0, "")
 
 
 def column_names(option: str, names: Any) -> tuple[str, ...] | None:

@@ -17,7 +17,8 @@ class Layout:
     the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
     `auto_compact` compacts small files after a commit, where a partition has as many of them as
     `auto_compact_min_files` says. `iceberg_metadata` writes metadata for readers of Iceberg after
-    each commit.
+    each commit. `keep_versions` and `keep_versions_seconds` are limits by which upkeep expires
+    versions.
     """
 
     target_file_size_bytes: int | None = None
@@ -31,6 +32,8 @@ class Layout:
     auto_compact: bool | None = None
     auto_compact_min_files: int | None = None
     iceberg_metadata: bool | None = None
+    keep_versions: int | None = None
+    keep_versions_seconds: int | None = None
 
     def over(self, other: Layout) -> Layout:
         """This layout, with the choices of `other` where this one has none."""

@@ -1182,8 +1182,12 @@ class CatalogContract:
     # --- format
 
     def take_back_to_format(self, number: int, url: str, plant: Callable[[str], None]) -> None:
-        """Undo what later formats add to the tables of a catalog. For the formats 3 to 11."""
+        """Undo what later formats add to the tables of a catalog. For the formats 3 to 12."""
         idle_connections.close_all()
+        plant("DROP TABLE catalog_leases")
+        if number == 12:
+            plant("UPDATE catalog_format SET version = 12")
+            return
         plant("DROP TABLE dataset_clones")
         if number == 11:
             plant("UPDATE catalog_format SET version = 11")

@@ -34,7 +34,7 @@ FLOORS = (
     ("read",),
     ("iceberg",),
     ("write", "maintenance"),
-    ("erasure",),
+    ("erasure", "upkeep"),
     ("dataset",),
     ("functions", "datasets"),
     ("operations",),

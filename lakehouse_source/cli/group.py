@@ -17,6 +17,7 @@ _OWN = {
     "changes": "rows",
     "completion": "completion",
     "doctor": "doctor",
+    "maintain": "maintain",
     "scan": "rows",
     "serve": "serve",
     "sql": "sql",
@@ -34,15 +35,13 @@ class Lazy(click.Group):
     """A group that imports the module of a command when the command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*COMMANDS, *_OWN, "catalog"])
+        return sorted({*COMMANDS, *_OWN, "catalog"})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in COMMANDS:
-            return command_of(COMMANDS[cmd_name])
         if cmd_name == "catalog":
             return _catalog()
         if cmd_name not in _OWN:
-            return None
+            return command_of(COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
         module = import_module(f"lakehouse_source.cli.{_OWN[cmd_name]}")
         found: click.Command = getattr(module, cmd_name)
         return found

@@ -46,6 +46,11 @@ _VARIABLE = "PLAKE_CATALOG"
     show_default=True,
     help="How many of the newest versions can be read without a tag.",
 )
+@click.option(
+    "--maintain",
+    metavar="EVERY",
+    help="Also do the upkeep of all tables by their properties, such as every 10m. See /upkeep.",
+)
 def serve(catalog: str | None, **settings: Any) -> None:
     """Serve the named datasets of a catalog as a REST catalog of Iceberg, to be read.
 

@@ -255,6 +255,8 @@ class TableChanges(OpenDataset):
                 - `iceberg_metadata`: see `export_iceberg()`.
                 - `expire_rows`: a condition on rows that `maintain()` deletes, such as
                   `"ts < now() - interval 30 days"`. Set it anew after a column is renamed.
+                - `keep_versions`, `keep_versions_seconds`: which versions `maintain()` keeps, as
+                  the limits of `expire_versions()`.
                 - `index_columns`: as in `write_dataset`. For new columns, the index is computed
                   from the catalog's statistics, in the same commit.
                 - `partition_by`: only while the dataset has never had a file.

@@ -230,7 +230,8 @@ class Maintenance(OpenDataset):
         Args:
             compact: by default where the property `auto_compact` is set.
             rewrite_deleted: as in `compact()`.
-            keep_seconds, keep_last: as in `expire_versions()`; without both none is expired.
+            keep_seconds, keep_last: as in `expire_versions()`; without both, the properties
+                `keep_versions_seconds` and `keep_versions`; without these too none is expired.
             retention_seconds, allow_short_retention: as in `vacuum()`.
             dry_run: change nothing; count the rows that would be deleted, and vacuum's files.
 
@@ -376,6 +377,9 @@ def _maintain(
         )
         if wanted and properties.layout.cluster_by:
             compacted = together(compacted, cluster(catalog, address))
+    if keep_seconds is None and keep_last is None:
+        keep_seconds = properties.layout.keep_versions_seconds
+        keep_last = properties.layout.keep_versions
     if (keep_seconds is not None or keep_last is not None) and not dry_run:
         report = expiry.expire_versions(
             catalog, address, keep_seconds=keep_seconds, keep_last=keep_last

@@ -133,7 +133,7 @@ class OpenDataset:
         Where they were chosen: `index_columns`, `sort_by`, `cluster_by`, `bloom_filter_columns`,
         `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`,
         `rewrite_threshold`, `auto_compact`, `auto_compact_min_files`, `iceberg_metadata`,
-        `expire_rows`.
+        `keep_versions`, `keep_versions_seconds`, `expire_rows`.
         """
         return self._snapshot.dataset.properties.to_json()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -258,38 +258,61 @@ def _vacuum_all(
     storage_options: Mapping[str, Any] | None,
     progress: bool | None,
 ) -> CatalogVacuumReport:
+    done = list(vacuum_each(catalog, options, storage_options, progress))
+    reports = tuple(one for one in done if isinstance(one, VacuumReport))
+    return CatalogVacuumReport(reports, tuple(one for one in done if isinstance(one, tuple)))
+
+
+def vacuum_each(
+    catalog: Catalog,
+    options: VacuumOptions,
+    storage_options: Mapping[str, Any] | None = None,
+    progress: bool | None = False,
+) -> Iterator[VacuumReport | tuple[str, str]]:
+    """Vacuum each dataset of a catalog, one after the other; a failure is a URI and a reason."""
     if not options.dry_run:
         drop_long_dropped(catalog, options.retention_seconds)
     with catalog.read() as reader:
         ending = to_be_ended(reader, options.retention_seconds if options.dry_run else None)
         ended_ids = {one.id for one in ending}
         records = [one for one in reader.datasets() if one.id not in ended_ids]
-    reports: list[VacuumReport] = []
-    failed: list[tuple[str, str]] = []
     for one in end_datasets(catalog, ending, storage_options, dry_run=options.dry_run):
         if one.error is None:
-            reports.append(_report(one, options.dry_run))
+            yield _report(one, options.dry_run)
         else:
-            failed.append((redact_uri(one.uri), str(one.error)))
+            yield redact_uri(one.uri), str(one.error)
     for record in records:
         if record.current_version == 0:
             continue
-        uri = uri_of(catalog, record.base_uri)
-        if uri is None:
-            reason = f"nothing tells which folder {catalog.redacted_url} belongs to"
-            failed.append((record.base_uri, reason))
-            continue
         try:
-            is_local = local_path(uri) is not None
-            address = Address(uri, catalog, None if is_local else storage_options)
-            if not _is_opened_by(address, record, catalog):
-                reason = f"it is registered as {record.base_uri} and opened as {address.key}"
-                failed.append((uri, reason))
+            address = address_of(catalog, record, storage_options)
+            if isinstance(address, Address):
+                yield vacuum_dataset(catalog, address, options, progress=progress)
                 continue
-            reports.append(vacuum_dataset(catalog, address, options, progress=progress))
+            reason = address
         except PlakeError as error:
-            failed.append((uri, str(error)))
-    return CatalogVacuumReport(tuple(reports), tuple(failed))
+            reason = str(error)
+        yield uri_of(catalog, record.base_uri) or record.base_uri, reason
+
+
+def address_of(
+    catalog: Catalog, record: DatasetRecord, storage_options: Mapping[str, Any] | None = None
+) -> Address | str:
+    """The address that leads to a dataset of a catalog, or why none does.
+
+    Raises:
+        InvalidOptionError: its store does not know a storage option.
+    """
+    uri = uri_of(catalog, record.base_uri)
+    if uri is None:
+        return f"nothing tells which folder {catalog.redacted_url} belongs to"
+    is_local = local_path(uri) is not None
+    address = Address(uri, catalog, None if is_local else storage_options)
+    with catalog.read() as reader:
+        found = reader.dataset(address.key)
+    if found is None or found.id != record.id:  # another dataset in its folder
+        return f"it is registered as {record.base_uri} and opened as {address.key}"
+    return address
 
 
 def _report(ended: Ended, dry_run: bool) -> VacuumReport:
@@ -297,10 +320,3 @@ def _report(ended: Ended, dry_run: bool) -> VacuumReport:
     for file in ended.files:
         removed.add(DROPPED, file.path, file.size_bytes)
     return VacuumReport(redact_uri(ended.uri), dry_run, removed.done(), (), 0, 0)
-
-
-def _is_opened_by(address: Address, record: DatasetRecord, catalog: Catalog) -> bool:
-    """Tell whether an address leads to this dataset, not to another dataset in its folder."""
-    with catalog.read() as reader:
-        found = reader.dataset(address.key)
-    return found is not None and found.id == record.id

@@ -101,7 +101,10 @@ def maintain(
     rewrite_deleted: _RewriteDeleted = False,
     keep_seconds: Annotated[float | None, "keep versions younger than this"] = None,
     keep_last: Annotated[
-        int | None, Type.INT, "keep this many versions; without both limits none expires"
+        int | None,
+        Type.INT,
+        "keep this many versions; without both limits those of the properties keep_versions and "
+        "keep_versions_seconds hold",
     ] = None,
     retention_seconds: Annotated[
         float, "delete files that no version needs after this time"

@@ -6,7 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakehouse_source.arguments import whole_number
 from lakehouse_source.catalog import Catalog, open_catalog
@@ -26,6 +26,9 @@ from lakehouse_source.errors import (
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
 from lakehouse_source.server.guard import HEALTH, LOG, Application, Guard, Metrics
 from lakehouse_source.server.tables import Plans, Request, Settings, Tables
+
+if TYPE_CHECKING:
+    from lakehouse_source.upkeep.run import Upkeep
 
 _NAMESPACE = "/v1/namespaces/{namespace}"
 _TABLE = f"{_NAMESPACE}/tables/{{table}}"
@@ -73,6 +76,7 @@ def app(
     vend_credentials: Mapping[str, str] | None = None,
     newest_versions: int = NEWEST_VERSIONS,
     allowed_hosts: Sequence[str] = (),
+    upkeep: Upkeep | None = None,
 ) -> Application:
     """An ASGI application that serves the named datasets of a catalog, to be read.
 
@@ -87,6 +91,7 @@ def app(
         newest_versions: how many of the newest versions are listed as snapshots.
         allowed_hosts: names in `Host` by which clients may call this server, besides those of the
             loopback interface. Empty, with a token: any name.
+        upkeep: whose metrics and page are shown too; the caller runs it.
 
     Raises:
         CatalogUnavailableError: there is no such catalog.
@@ -109,7 +114,7 @@ def app(
     opened = open_catalog(catalog, create=False) if isinstance(catalog, str) else catalog
     settings = Settings(dict(storage_options or {}), dict(vend_credentials or {}), newest_versions)
     metrics = Metrics()
-    answers = _Answers(Tables(opened, settings), metrics)
+    answers = _Answers(Tables(opened, settings), metrics, upkeep)
     routes = [
         Route(path, answers.guarded(endpoint), methods=list(methods))
         for path, methods, endpoint in answers.paths()
@@ -121,13 +126,16 @@ def app(
 class _Answers:
     """The answers to requests. Their functions run in threads of a pool."""
 
-    def __init__(self, tables: Tables, metrics: Metrics) -> None:
+    def __init__(self, tables: Tables, metrics: Metrics, upkeep: Upkeep | None) -> None:
         self._tables = tables
         self._plans = Plans(tables)
         self._metrics = metrics
+        self._upkeep = upkeep
 
     def paths(self) -> list[tuple[str, Sequence[str], Callable[..., Any]]]:
+        page = [] if self._upkeep is None else [("/upkeep", ("GET",), self._show_upkeep)]
         return [
+            *page,
             (HEALTH, ("GET",), self._health),
             ("/metrics", ("GET",), self._show_metrics),
             ("/v1/config", ("GET",), self._config),
@@ -166,7 +174,13 @@ class _Answers:
     def _show_metrics(self, _request: Any, _body: bytes) -> Any:
         from starlette.responses import PlainTextResponse
 
-        return PlainTextResponse(self._metrics.text())
+        more = "" if self._upkeep is None else self._upkeep.metrics
+        return PlainTextResponse(self._metrics.text() + more)
+
+    def _show_upkeep(self, _request: Any, _body: bytes) -> Any:
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse("" if self._upkeep is None else self._upkeep.page)
 
     def _config(self, _request: Any, _body: bytes) -> Any:
         return json_response({"defaults": {}, "overrides": {}, "endpoints": list(_OFFERED)})

@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from lakehouse_source.arguments import interval
+from lakehouse_source.catalog import open_catalog
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.iceberg.metadata import NEWEST_VERSIONS
 from lakehouse_source.server.guard import LOG, Application, is_loopback
 from lakehouse_source.server.routes import app
+from lakehouse_source.upkeep.run import Upkeep
+from lakehouse_source.upkeep.steps import Settings
 
 if TYPE_CHECKING:
     from uvicorn import Config
@@ -30,12 +35,13 @@ def serve(
     vend_credentials: Sequence[str] = (),
     newest_versions: int = NEWEST_VERSIONS,
     allowed_hosts: Sequence[str] = (),
+    maintain: str | None = None,
 ) -> None:
     """Serve a catalog until the process is told to end.
 
     `token` is `env:NAME`. `storage` and `vend_credentials` are texts `name=value`; a value
     `env:NAME` is that of an environment variable. `allowed_hosts` are names by which clients may
-    call this machine.
+    call this machine. `maintain` is the time between two rounds of upkeep.
     """
     try:
         from uvicorn import Server
@@ -57,13 +63,18 @@ def serve(
             "the token and the tables go through the network as clear text: give --tls-cert and "
             "--tls-key, or put a proxy with TLS in front of a server on 127.0.0.1"
         )
+    options = _pairs("storage", storage)
+    every = None if maintain is None else interval("maintain", maintain)
+    opened = open_catalog(catalog, create=False)
+    upkeep = None if every is None else Upkeep(opened, Settings(storage_options=options))
     application = app(
-        catalog,
+        opened,
         token=known,
-        storage_options=_pairs("storage", storage),
+        storage_options=options,
         vend_credentials=_pairs("vend-credentials", vend_credentials),
         newest_versions=newest_versions,
         allowed_hosts=allowed_hosts,
+        upkeep=upkeep,
     )
     logging.getLogger("plake.server").setLevel(logging.INFO)
     # All objects that exist now stay: garbage collection, for which clients wait, need not visit
@@ -71,8 +82,24 @@ def serve(
     gc.collect()
     gc.freeze()
     server = Server(configuration(application, host=host, port=port, cert=tls_cert, key=tls_key))
-    with suppress(KeyboardInterrupt):
+    with running(upkeep, every), suppress(KeyboardInterrupt):
         server.run()
+
+
+@contextmanager
+def running(upkeep: Upkeep | None, every: float | None) -> Iterator[None]:
+    """Upkeep in a thread of its own, which ends with the block."""
+    if upkeep is None or every is None:
+        yield
+        return
+    stop = threading.Event()
+    thread = threading.Thread(target=upkeep.run, args=(every, stop), name="plake-upkeep")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def configuration(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -98,10 +99,13 @@ def compact(
     min_files: int = 2,
     repeated: bool = False,
     rewrite_deleted: bool = False,
+    max_bytes: int | None = None,
+    check: Callable[[], object] = int,
 ) -> CompactionResult:
     """Compact the small files that may hold a row of `where`, in partitions with `min_files`.
 
-    With `rewrite_deleted` every file with deleted rows is rewritten too, of any size.
+    With `rewrite_deleted` every file with deleted rows is rewritten too, of any size. `max_bytes`
+    is the most that is rewritten; `check` is called for each batch, and may raise to end it.
 
     A compaction that is `repeated` again and again leaves the larger of the small files alone
     until the smaller ones have as many bytes (see `worth_rewriting`).
@@ -119,11 +123,12 @@ def compact(
         min_files=min_files,
         repeated=repeated,
         rewrite_deleted=rewrite_deleted,
+        max_bytes=max_bytes,
     )
     if staged is None:
         return CompactionResult(work.snapshot.version)
     try:
-        files = _write(catalog, staged, work, max_concurrent)
+        files = _write(catalog, staged, work, max_concurrent, check)
         reach("rows written anew")
     except BaseException as failure:
         abort(catalog, staged, (), failure=failure)  # `_write` deleted the files
@@ -150,6 +155,7 @@ def begin_compaction(
     min_files: int = 2,
     repeated: bool = False,
     rewrite_deleted: bool = False,
+    max_bytes: int | None = None,
 ) -> tuple[StagedWrite | None, Work]:
     """Find the work of a compaction and register its write; None where there is nothing to do.
 
@@ -163,8 +169,15 @@ def begin_compaction(
     options.check()
     with catalog.read() as reader:
         snapshot = address.snapshot(catalog, reader)
-        work = _find(
-            reader, snapshot, where, target_file_size, min_files, repeated, rewrite_deleted
+        work = find_work(
+            reader,
+            snapshot,
+            where,
+            target_file_size,
+            min_files=min_files,
+            repeated=repeated,
+            rewrite_deleted=rewrite_deleted,
+            max_bytes=max_bytes,
         )
     if not work.groups:
         return None, work
@@ -214,14 +227,16 @@ def begin_rewrite(
     return replace(staged, base=snapshot.seen)
 
 
-def _find(
+def find_work(
     reader: CatalogReader,
     snapshot: Snapshot,
-    where: PredicateSet,
-    target_bytes: int | None,
+    where: PredicateSet | None = None,
+    target_bytes: int | None = None,
+    *,
     min_files: int,
     repeated: bool,
     rewrite_deleted: bool = False,
+    max_bytes: int | None = None,
 ) -> Work:
     """The small files of the newest version in partitions that have enough of them.
 
@@ -237,7 +252,7 @@ def _find(
         known = {file.id for file in small}
         small += reader.files_by_id(sorted(marked - known))
         small.sort(key=lambda file: (file.version, file.id))
-    bound = where.bind(snapshot.schema)
+    bound = (where or PredicateSet.of(None)).bind(snapshot.schema)
     if not bound.always_true:
         matching = {one.file.id for one in candidates(reader, snapshot, bound, small)}
         small = [file for file in small if file.id in matching]
@@ -251,6 +266,8 @@ def _find(
         if len(group := worth_rewriting(found) if repeated else found) >= min_files
         or any(file.id in marked for file in group)
     )
+    if max_bytes is not None:
+        groups = _most(groups, max_bytes)
     ids = [file.id for group in groups for file in group]
     row_groups = reader.row_groups(ids, statistics=False)
     return Work(
@@ -260,6 +277,24 @@ def _find(
         {id: len(found) for id, found in row_groups.items()},
         target,
     )
+
+
+def _most(
+    groups: Sequence[tuple[FileRecord, ...]], max_bytes: int
+) -> tuple[tuple[FileRecord, ...], ...]:
+    """As many groups as `max_bytes` allows, and of the last one its smallest files."""
+    kept, left = [], max_bytes
+    for group in groups:
+        by_size = sorted(group, key=lambda file: file.size_bytes)
+        sizes = list(accumulate(file.size_bytes for file in by_size))
+        some = by_size[: bisect_right(sizes, left)]
+        if len(some) < len(group):
+            some = worth_rewriting(some)
+        if len(some) > 1 or len(some) == len(group):
+            left -= sum(file.size_bytes for file in some)
+            ids = {file.id for file in some}
+            kept.append(tuple(file for file in group if file.id in ids))
+    return tuple(kept)
 
 
 def _beside_each_other(
@@ -303,11 +338,15 @@ def worth_rewriting(files: Sequence[FileRecord]) -> list[FileRecord]:
 
 
 def _write(
-    catalog: Catalog, staged: StagedWrite, work: Work, max_concurrent: int
+    catalog: Catalog,
+    staged: StagedWrite,
+    work: Work,
+    max_concurrent: int,
+    check: Callable[[], object] = int,
 ) -> list[FileMetadata]:
     """Write the rows of each group to new files. When it raises, these are deleted."""
     storage = Storage(staged.spec.uri)
-    watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged))
+    watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged), check=check)
     written: list[FileMetadata] = []
     with ThreadPoolExecutor(max_concurrent, thread_name_prefix="plake-compact") as pool:
         waiting = [pool.submit(copy.write, storage, watch) for copy in work.copies(staged.spec)]
@@ -374,7 +413,7 @@ def cluster(
             )
         for piece in found.pieces:
             try:
-                done = together(done, _sort(catalog, address, found.columns, piece))
+                done = together(done, sort_piece(catalog, address, found.columns, piece))
                 tries = 0
             except CommitConflictError:
                 tries += 1
@@ -477,10 +516,14 @@ def begin_piece(
     return BegunPiece(staged, copy, tuple(files), row_groups)
 
 
-def _sort(
-    catalog: Catalog, address: Address, columns: Sequence[Leaf], piece: Piece
+def sort_piece(
+    catalog: Catalog,
+    address: Address,
+    columns: Sequence[Leaf],
+    piece: Piece,
+    check: Callable[[], object] = int,
 ) -> CompactionResult:
-    """Rewrite the rows of a piece, in their order, and commit them.
+    """Rewrite the rows of a piece, in their order, and commit them; `check` is as in `compact`.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or rows of one.
@@ -488,7 +531,7 @@ def _sort(
     begun = begin_piece(catalog, address, columns, piece)
     staged = begun.staged
     try:
-        watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged))
+        watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged), check=check)
         written = begun.copy.write(Storage(staged.spec.uri), watch)
         reach("rows written anew")
     except BaseException as failure:

@@ -426,13 +426,17 @@ def heartbeat_of(catalog: Catalog, staged: StagedWrite) -> Callable[[], None]:
     return beat
 
 
-def with_heartbeat(items: Iterable[T], beat: Callable[[], None]) -> Iterator[T]:
+def with_heartbeat(
+    items: Iterable[T], beat: Callable[[], None], check: Callable[[], object] = int
+) -> Iterator[T]:
     """The same items; calls `beat` between two of them every `HEARTBEAT_SECONDS`.
 
-    No background thread does this: a write that gets no rows for a day must count as abandoned.
+    `check` is called for each, and may raise to end the write. No background thread does this: a
+    write that gets no rows for a day must count as abandoned.
     """
     last = time.monotonic()
     for item in items:
+        check()
         if time.monotonic() - last >= HEARTBEAT_SECONDS:
             # A failed heartbeat does not stop the write: the next one may succeed, and the commit
             # reports a catalog that stays unavailable.

@@ -727,3 +727,22 @@ def test_an_interrupted_compaction_loses_nothing(place: Place, point: str) -> No
     assert place("compact", "flights").code == 0
     assert sorted(dataset.refresh().scan().to_table().to_pylist(), key=str) == before
     assert dataset.verify(checksums=True).ok
+
+
+def test_maintain_without_a_dataset_looks_after_the_whole_catalog(place: Place) -> None:
+    page = Path(place.path).parent / "upkeep.html"
+    place.dataset().set_properties(keep_versions=1)
+    done = place("maintain", "--yes", "--html", page, "--output", "json")
+    assert json.loads(done.out) == [
+        {"table": "default.flights", "step": "expire_versions", "files": 1, "note": ""}
+    ]
+    assert "default.flights" in page.read_text()
+    for arguments, code, reason in (
+        (("--every", "10x", "--yes"), 1, "such as 90s, 10m, 1h or 7d"),
+        (("--every", "10m"), 2, "Add --yes"),
+        (("flights", "--every", "10m", "--yes"), 2, "--every is for a whole catalog"),
+        (("--dry-run", "--yes"), 2, "--dry-run is for one DATASET"),
+        (("--max-memory", "much", "--yes"), 1, "must be a size in bytes"),
+    ):
+        failed = place("maintain", *arguments)
+        assert (failed.code, reason in failed.err) == (code, True), failed.err

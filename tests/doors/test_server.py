@@ -25,8 +25,11 @@ from lakehouse_source.catalog.qualified_names import parse_name
 from lakehouse_source.language.values import DEEPEST
 from lakehouse_source.server import tables as plans
 from lakehouse_source.server.filters import condition
-from lakehouse_source.server.run import serve
-from lakehouse_source.server.tables import Settings, Tables
+from lakehouse_source.server.run import running, serve
+from lakehouse_source.server.tables import Settings as ServerSettings
+from lakehouse_source.server.tables import Tables
+from lakehouse_source.upkeep.run import Upkeep
+from lakehouse_source.upkeep.steps import Settings
 from tests.doors.plake_command import plake
 from tests.doors.rest_server import (
     FLIGHTS,
@@ -264,7 +267,7 @@ def test_a_table_that_iceberg_cannot_say_is_refused_and_the_others_are_served(
 
 def test_a_refusal_that_is_kept_does_not_grow_with_each_request(catalog: lake.Catalog) -> None:
     named(catalog, "bad", pa.table({"took": pa.array([1], pa.duration("s"))}))
-    tables, lengths = Tables(catalog, Settings({}, {}, 10)), list[int]()
+    tables, lengths = Tables(catalog, ServerSettings({}, {}, 10)), list[int]()
     address = tables.address(parse_name("default.bad"))
     for _ in range(4):
         with pytest.raises(lake.IcebergUnsupportedError) as caught:
@@ -452,3 +455,35 @@ def test_filters_never_become_stronger() -> None:
     assert text({"type": "not", "child": True}) == "FALSE"
     assert text({"type": "in", "term": "a", "values": [1, 2]}) == "a IN (1, 2)"
     assert text({"type": "not-in", "term": "a", "values": [1]}).endswith("OR a IS NULL")
+
+
+def test_the_server_does_the_upkeep_of_its_catalog_and_shows_it(catalog: lake.Catalog) -> None:
+    for _ in range(12):
+        dataset = named_or_more(catalog)
+    dataset.set_properties(auto_compact=True)
+    upkeep = Upkeep(catalog, Settings())
+    with client_of(catalog, upkeep=upkeep) as client, running(upkeep, 600.0):
+        give_up = time.monotonic() + 60
+        while "plake_upkeep_rounds_total 1" not in client.get("/metrics").text:
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        assert 'plake_upkeep_files_total{step="compact"} 12' in client.get("/metrics").text
+        page = client.get("/upkeep")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "default.t" in page.text
+        with catalog.read() as reader:
+            assert reader.lease("upkeep") is not None
+    with catalog.read() as reader:
+        assert reader.lease("upkeep") is None
+    assert len(dataset.refresh().files()) == 1
+    with client_of(catalog) as client:
+        assert client.get("/upkeep").status_code == 404
+    with client_of(catalog, upkeep=upkeep, token=TOKEN) as client:
+        assert client.get("/upkeep").status_code == 401
+
+
+def named_or_more(catalog: lake.Catalog) -> lake.Dataset:
+    """A table with one more file."""
+    made = catalog.create_dataset("t", FLIGHTS.schema, exist_ok=True)
+    lake.write_dataset(FLIGHTS, made.uri, catalog=catalog)
+    return made

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import FileRecord
 from lakehouse_source.read.address import Address
 from lakehouse_source.write import layout as compaction
@@ -117,9 +116,7 @@ class Slow:
         with self.address.open() as catalog:
             with catalog.read() as reader:
                 snapshot = self.address.snapshot(catalog, reader)
-                self.work = compaction._find(
-                    reader, snapshot, PredicateSet.of(None), None, 2, False
-                )
+                self.work = compaction.find_work(reader, snapshot, min_files=2, repeated=False)
             options = WriteOptions(row_change=Change.REWRITE)
             schema = lake.open_dataset(uri).schema
             self.staged = begin(catalog, self.address, schema, options, base=snapshot.seen)

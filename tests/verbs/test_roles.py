@@ -19,6 +19,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.errors import CATALOG_ROLES
+from lakehouse_source.upkeep.run import Upkeep
+from lakehouse_source.upkeep.steps import Settings
 from lakehouse_source.write.commit import prerecord
 from tests.postgres_server import PostgresServer
 
@@ -110,6 +112,15 @@ def _free_dropped(dataset: lake.Dataset) -> None:
     assert all(one.name != "spent" for one in catalog.dropped())
 
 
+def _maintain(dataset: lake.Dataset) -> None:
+    upkeep = Upkeep(_catalog(dataset), Settings(compact=True, keep_last=1))
+    try:
+        assert upkeep.round()
+        assert not any(one.error for one in upkeep.state.tables.values())
+    finally:
+        upkeep.release()
+
+
 SCHEMA = pa.schema([("n", pa.int64())])
 # What each role can do, and the ones before it cannot.
 VERBS: dict[str, dict[str, Callable[[lake.Dataset], Any]]] = {
@@ -162,6 +173,7 @@ VERBS: dict[str, dict[str, Callable[[lake.Dataset], Any]]] = {
         "vacuum": lambda d: d.vacuum(retention_seconds=0, allow_short_retention=True),
         "drop with purge": lambda d: _catalog(d).drop("gone", purge=True),
         "free dropped tables": _free_dropped,
+        "maintain by itself": _maintain,
     },
 }
 

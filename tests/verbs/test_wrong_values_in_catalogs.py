@@ -73,6 +73,7 @@ def make(folder: Path) -> str:
             tx.names.put_view(("sales", "v"), {"sql": "SELECT 1"})
             record = tx.dataset(dataset.uri)
             assert record is not None
+            assert tx.take_lease("upkeep", None, "me", 60) is not None
             tx.register_pending("01a20b68-0000-7000-8000-000000000000", record.id)
             tx._session.execute(
                 "INSERT INTO dataset_consumers (dataset_id, name, version, keep_seconds) "
@@ -102,6 +103,13 @@ def readings(catalog: lake.DatasetCatalog, uri: str) -> Iterator[Callable[[], ob
         return [opened().inspect.table(name) for name in tables]
 
     yield lambda: [catalog.namespace(name).properties for name in catalog.namespaces()]
+
+    def leased() -> object:
+        with catalog.read() as reader:
+            lease = reader.lease("upkeep")
+            return lease is not None and (lease.holder < "n", lease.beats + lease.lease_seconds)
+
+    yield leased
     yield lambda: (catalog.datasets(), catalog.dropped(), catalog.warehouse)
     yield views
     yield lambda: catalog.dataset("sales.orders").scan().to_table()

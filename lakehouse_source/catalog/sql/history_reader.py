@@ -14,6 +14,7 @@ from lakehouse_source.catalog.sql import records, write_states
 from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql.clones import CloneReader
 from lakehouse_source.catalog.sql.iceberg import IcebergFiles
+from lakehouse_source.catalog.sql.leases import LeaseReader
 from lakehouse_source.catalog.sql.names import Names
 from lakehouse_source.catalog.sql.records import Description, to_datetime, to_microseconds
 from lakehouse_source.catalog.sql.refs import BranchReader, ConsumerReader, TagReader
@@ -46,7 +47,7 @@ class Current:
     write_id: str | None
 
 
-class HistoryReader(TagReader, ConsumerReader, BranchReader, CloneReader):
+class HistoryReader(TagReader, ConsumerReader, BranchReader, CloneReader, LeaseReader):
     """What the catalog has about datasets, besides their files."""
 
     def __init__(self, session: Session) -> None:

@@ -31,6 +31,7 @@ TABLES = (
     "dataset_consumers",
     "iceberg_files",
     "dataset_clones",
+    "catalog_leases",
 )
 
 _FIRST: Sequence[str] = (
@@ -355,9 +356,20 @@ _TWELFTH: Sequence[str] = (
     ){without_rowid}""",
 )
 
+# Work that one process at a time does for the whole catalog (`leases.py`).
+_LEASES: Sequence[str] = (
+    """CREATE TABLE catalog_leases (
+        name TEXT PRIMARY KEY,
+        holder TEXT NOT NULL,
+        beats BIGINT NOT NULL,
+        lease_seconds BIGINT NOT NULL,
+        beat_at BIGINT NOT NULL DEFAULT ({now})
+    ){without_rowid}""",
+)
+
 # From this format on, a constraint may be a key, `PRIMARY KEY (a)` or `UNIQUE (a)`: an older format
 # would take its text for a condition. So an older format has to be refused.
-_THIRTEENTH: Sequence[str] = ()
+_THIRTEENTH: Sequence[str] = (*_LEASES,)
 
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (

@@ -20,6 +20,7 @@ from lakehouse_source.catalog.sql import write_states
 from lakehouse_source.catalog.sql.clones import CloneChanges
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
+from lakehouse_source.catalog.sql.leases import LeaseChanges
 from lakehouse_source.catalog.sql.names import NameChanges
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
@@ -86,6 +87,7 @@ class CatalogTransaction(
     ExpiryChanges,
     ErasureChanges,
     FenceChanges,
+    LeaseChanges,
     WriteStateChanges,
 ):
     """One database transaction: all of it is committed when its `with` block ends well."""

@@ -7,11 +7,10 @@ ignored, a misspelt one would silently give a wrong result.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakehouse_source.arguments import whole_number
+from lakehouse_source.arguments import size_in_bytes, whole_number
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.properties import COLUMNS, KINDS
 from lakehouse_source.spark.protocol.vocabulary import Changes, Setting
@@ -59,7 +58,6 @@ WRITE_OPTIONS = (
     "txnVersion",
     "commitMetadata",
 )
-_DIGITS = re.compile(r"[0-9]{1,18}")
 # Spark's own options, which it passes to a stream's source and sink too.
 _OF_SPARK = ("checkpointLocation", "queryName")
 STREAM_WRITE_OPTIONS = (
@@ -106,8 +104,6 @@ _NO_SESSION_CATALOG = (
     "no other spark.sql.catalog.spark_catalog. Without it use CREATE TEMPORARY VIEW name USING "
     "plake OPTIONS (path '...')."
 )
-
-_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class Options:
@@ -165,19 +161,7 @@ class Options:
             InvalidOptionError: the value is anything else.
         """
         value = self.text(name)
-        if value is None:
-            return None
-        compact = value.lower().replace(" ", "")
-        digits = compact.rstrip("abcdefghijklmnopqrstuvwxyz")
-        unit = compact[len(digits) :].removesuffix("ib")
-        unit = unit.removesuffix("b") if len(unit) > 1 else unit
-        if not _DIGITS.fullmatch(digits) or unit not in _UNITS or int(digits) == 0:
-            raise InvalidOptionError(
-                option=name,
-                value=value,
-                reason="must be a size in bytes such as 134217728 or 128m.",
-            )
-        return int(digits) * _UNITS[unit]
+        return None if value is None else size_in_bytes(name, value)
 
     def flag(self, name: str) -> bool | None:
         """True or false; None: the option is absent or blank.

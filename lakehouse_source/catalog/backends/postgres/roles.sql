@@ -48,13 +48,14 @@ GRANT plake_writer TO plake_maintainer;
 REVOKE INSERT, UPDATE, DELETE ON catalog_format, datasets, schema_versions, transactions, files,
     deletion_vectors, row_groups, partitions, column_bounds, pending_writes, dataset_namespaces,
     dataset_names, dataset_tags, dataset_branches, catalog_settings, dataset_views, dataset_drops,
-    dataset_consumers, iceberg_files, dataset_clones FROM plake_appender, plake_writer, plake_maintainer;
+    dataset_consumers, iceberg_files, dataset_clones, catalog_leases
+    FROM plake_appender, plake_writer, plake_maintainer;
 
 -- plake_reader
 GRANT SELECT ON catalog_format, datasets, schema_versions, transactions, files, deletion_vectors,
     row_groups, partitions, column_bounds, pending_writes, dataset_namespaces, dataset_names,
     dataset_tags, dataset_branches, catalog_settings, dataset_views,
-    dataset_drops, dataset_consumers, iceberg_files, dataset_clones TO plake_reader;
+    dataset_drops, dataset_consumers, iceberg_files, dataset_clones, catalog_leases TO plake_reader;
 
 -- plake_appender
 GRANT INSERT (dataset_id, version, timestamp, operation, metadata_json, summary_json, write_id,
@@ -113,6 +114,8 @@ GRANT DELETE ON datasets, schema_versions, transactions, deletion_vectors, row_g
 GRANT UPDATE (file_path, file_size_bytes, row_count, stats_complete, sha256) ON files
     TO plake_maintainer;  -- an erasure lets versions name other files, and corrects their counts
 GRANT UPDATE (summary_json, metadata_json) ON transactions TO plake_maintainer;
+GRANT INSERT (name, holder, beats, lease_seconds), DELETE ON catalog_leases TO plake_maintainer;
+GRANT UPDATE (holder, beats, lease_seconds, beat_at) ON catalog_leases TO plake_maintainer;
 ALTER TABLE pending_writes ALTER COLUMN login SET DEFAULT session_user;
 DO $$
 BEGIN  -- Before, only the owner of a table may write it anew: an erasure tells what is left.
