@@ -263,6 +263,7 @@ class RequestKind:
     CREATE = "create_table"
     STAGE = "stage_table"  # the options of a write that creates or replaces the table
     ALTER = "alter_table"
+    EVOLVE = "evolve_table"  # the frame with CHANGES, which the write commits with its rows
     DROP = "drop_table"
     RENAME = "rename_table"
     LIST_NAMESPACES = "list_namespaces"
@@ -478,6 +479,8 @@ class Message:
     SETTINGS = "session_settings"
     # Of the same writes: the session's `spark.sql.sources.partitionOverwriteMode`.
     PARTITION_MODE = "partition_mode"
+    # Of a write to a table that EVOLVE told: the same `RequestKey.CHANGES`.
+    EVOLUTION = "evolution"
     # Of a write: a value of `Mode`.
     MODE = "write_mode"
     # Of a write or a request: Spark's id of the application, for the history.

@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
@@ -57,6 +58,8 @@ class ReadRequest:
     metadata_table: str | None = None
     # The write that made the version.
     write_id: str | None = None
+    # The columns that the rows have where a write will commit them; None: those of the version.
+    schema: pa.Schema | None = None
 
     @property
     def address(self) -> Address:
@@ -69,6 +72,8 @@ class ReadRequest:
         address = self.address
         with address.open() as catalog, catalog.read() as reader:
             snapshot = address.snapshot(catalog, reader, self.seen)
+            if self.schema is not None:
+                snapshot = replace(snapshot, schema=self.schema, history=None)
             yield reader, snapshot, address.location
 
     @property

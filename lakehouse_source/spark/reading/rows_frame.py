@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -53,6 +54,11 @@ class RowsFrame:
             with request.opened() as (_, self._snapshot, _):
                 pass
         return self._snapshot
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Read the rows under another schema of the same version."""
+        self._request = replace(self.request, schema=snapshot.schema)
+        self._snapshot = snapshot
 
     def pinned(self) -> RowsFrame:
         found = RowsFrame(self.options)

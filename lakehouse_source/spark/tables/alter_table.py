@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
-from pyspark.sql.types import DataType, StructField, StructType
-from pyspark.sql.types import _parse_datatype_json_value as parse_type
 
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.spark.protocol.vocabulary import Change, RequestKey
-from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.tables.table_properties import (
     PROVIDER,
@@ -23,8 +17,7 @@ from lakehouse_source.spark.tables.table_properties import (
     check_provider,
     divided,
 )
-from lakehouse_source.spark.types import arrow_schema
-from lakehouse_source.write.metadata.schema_change import SchemaUpdate
+from lakehouse_source.spark.writing.column_changes import change_column
 from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
 
 
@@ -69,7 +62,7 @@ def alter(request: Request) -> dict[str, Any]:
         _check_columns_stay(dataset, changes)
         with dataset.update_schema() as schema:
             for change in changes:
-                _change_column(schema, dataset, change)
+                change_column(schema, dataset.schema, change)
     return {}
 
 
@@ -95,65 +88,3 @@ def _check_columns_stay(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) 
             reason="would drop all columns with their values, those of the same name too. Use ADD "
             "COLUMN, RENAME COLUMN, ALTER COLUMN and DROP COLUMN, or CREATE OR REPLACE TABLE.",
         )
-
-
-def _change_column(schema: SchemaUpdate, dataset: Dataset, change: Mapping[str, Any]) -> None:
-    path: tuple[str, ...] = tuple(change[RequestKey.FIELD])
-    kind = change[RequestKey.CHANGE]
-    if kind == Change.ADD:
-        spark, field = _type(change, path)
-        schema.add_column(
-            path,
-            field.type,
-            default=_default(change, field.type),
-            nullable=change[RequestKey.NULLABLE],
-            comment=change[RequestKey.COMMENT],
-        )
-        if field.metadata:
-            schema.set_spark_type(path, spark.simpleString(), field.metadata)
-        _move(schema, path, change)
-    elif kind == Change.RENAME:
-        schema.rename_column(path, change[RequestKey.VALUE])
-    elif kind == Change.DELETE:
-        schema.drop_column(path)
-    elif kind == Change.WIDEN:
-        spark, field = _type(change, path)
-        schema.promote_column(path, field.type)
-        schema.set_spark_type(path, spark.simpleString(), field.metadata or {})
-    elif kind == Change.NULLABILITY:
-        schema.set_nullable(path, change[RequestKey.NULLABLE])
-    elif kind == Change.COMMENT:
-        schema.set_comment(path, change[RequestKey.COMMENT] or None)
-    elif kind == Change.MOVE:
-        _move(schema, path, change)
-    else:
-        assert kind == Change.DEFAULT, kind
-        names = [name.lower() for name in dataset.schema.names]
-        type_ = dataset.schema.field(names.index(path[0].lower())).type
-        schema.set_default(path, _default(change, type_))
-
-
-def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:
-    """Spark names a neighbour in the same struct; no neighbour means the first place."""
-    if RequestKey.AFTER in change:
-        after = change[RequestKey.AFTER]
-        place = None if after is None else (*path[:-1], after)
-        schema.reorder_columns([path], after=place)
-
-
-def _default(change: Mapping[str, Any], type_: pa.DataType) -> pa.Scalar | None:
-    text = change.get(RequestKey.VALUE)
-    return None if text is None else literal_value(json.loads(text)[RequestKey.VALUE], type_)
-
-
-def _type(change: Mapping[str, Any], path: Sequence[str]) -> tuple[DataType, pa.Field]:
-    """The type that a change gives to a column, and the field in which it is stored."""
-    spark: DataType = parse_type(json.loads(change[RequestKey.TYPE]))
-    whole = spark
-    for name in reversed(path[1:]):
-        # A nested field gets its Spark type from the struct around it.
-        whole = StructType([StructField(name, whole)])
-    field = arrow_schema(StructType([StructField(path[0], whole)])).field(0)
-    for _ in path[1:]:
-        field = field.type.field(0)
-    return spark, field

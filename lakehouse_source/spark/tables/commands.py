@@ -87,6 +87,9 @@ CHANGES = {
     RequestKind.RENAME_VIEW: "catalog_views.rename_view",
 }
 
+# Requests whose answer opens the table.
+_TABLES = (RequestKind.LOAD, RequestKind.EVOLVE, RequestKind.CREATE, RequestKind.ALTER)
+
 _FAILURES = (
     (DatasetNotFoundError, Failure.NO_TABLE),
     (DatasetExistsError, Failure.TABLE_EXISTS),
@@ -123,12 +126,17 @@ class ResponseFrame:
             frame = {**request.frame, **place_of(request).options()}
             self._table = changes = ChangesFrame(frame, is_batch=True)
             return {**response, ResponseKey.AT: changes.request.end}
-        if command not in (RequestKind.LOAD, RequestKind.CREATE, RequestKind.ALTER):
+        if command not in _TABLES:
             return response
         try:
             place = place_of(request)
             options = _frame_options(request, place)
             table = RowsFrame(options)
+            if command == RequestKind.EVOLVE:
+                from lakehouse_source.spark.writing.column_changes import evolved
+
+                changes = request.body[RequestKey.CHANGES]
+                table.show(evolved(place.address(), table.snapshot(), changes))
             found = _table(request, place, table.snapshot())
         except PlakeError:
             if not may_change:
@@ -173,7 +181,7 @@ def respond(request: Request, *, may_change: bool) -> dict[str, Any]:
         PlakeError: an error that `failed` turns into an answer.
     """
     command = request.body[RequestKey.COMMAND]
-    if command == RequestKind.LOAD:
+    if command in (RequestKind.LOAD, RequestKind.EVOLVE):
         return {}
     request.require_table()
     if command == RequestKind.LOAD_CHANGES:

@@ -38,6 +38,7 @@ from lakehouse_source.spark.session.secrets import (
     split_storage_options,
 )
 from lakehouse_source.spark.types import arrow_schema, spark_schema
+from lakehouse_source.spark.writing.column_changes import evolved
 from lakehouse_source.spark.writing.frame_writers import PlakeStreamWriter, PlakeWriter
 from lakehouse_source.spark.writing.in_tasks import Followed
 from lakehouse_source.spark.writing.row_change_write import RowChangeWriter, RowColumns
@@ -65,7 +66,8 @@ def batch_writer(
     every = with_settings(options, settings or {})
     known = None if settings is not None else frozenset(name.lower() for name in every)
     if Message.STATEMENT in own:
-        return begin_statement(every, own[Message.STATEMENT], schema, Followed(known))
+        changes = own.get(Message.EVOLUTION)
+        return begin_statement(every, own[Message.STATEMENT], schema, Followed(known), changes)
     plain, storage = split_storage_options(every)
     if settings and (isolation := plain.pop("isolation", None)):
         isolation_of(isolation)  # adding and replacing rows is the same under both
@@ -92,6 +94,10 @@ def batch_writer(
     if table is not None:
         chosen = with_table(chosen, table)
     with address.open(create=True) as catalog:
+        if Message.EVOLUTION in own:
+            with catalog.read() as reader:
+                newest = address.snapshot(catalog, reader)
+            incoming, chosen = _evolving(evolved(address, newest, own[Message.EVOLUTION]), chosen)
         staged = begin(catalog, address, incoming, chosen, base=base)
     # Spark itself follows the session in writes to tables of its catalog.
     decides = staged.spec.partition_by and kind != Mode.EXISTING and table is None
@@ -145,10 +151,12 @@ def begin_statement(
     statement: Mapping[str, Any],
     schema: StructType,
     session: Followed,
+    changes: Sequence[Mapping[str, Any]] | None = None,
 ) -> RowChangeWriter:
     """Begin the write of a statement. `schema` has the columns of its rows.
 
-    `statement`: the planner extension's message about it.
+    `statement`: the planner extension's message about it. `changes` of the dataset's columns are
+    committed with the rows.
 
     Raises:
         InvalidOptionError: an option is not one of a statement's.
@@ -181,8 +189,12 @@ def begin_statement(
                     current_version=newest.version,
                     reason="another commit changed the schema",
                 )
+            if changes is not None:
+                base = evolved(address, base, changes)
             _check_columns(base, schema, added)
         incoming = dataframe_schema(without_metadata(newest.schema))
+        if changes is not None:
+            incoming, chosen = _evolving(base, chosen)
         staged = begin(catalog, address, incoming, chosen, base=base.seen)
     # A DELETE or UPDATE changes all rows that it reads; a MERGE may leave some alone.
     rescans = statement.get(Statement.RESCANS, True)
@@ -199,7 +211,14 @@ def begin_statement(
         RowChanges({}, condition=condition, isolation=isolation, read={} if reads_known else None),
         session,
         has_rows=change is not Change.DELETE,
+        evolves=changes is not None,
     )
+
+
+def _evolving(snapshot: Snapshot, options: WriteOptions) -> tuple[pa.Schema, WriteOptions]:
+    """The rows and the options of a write that commits the columns of a snapshot."""
+    layout = replace(options.layout, promote_to_string=True)  # Spark 4.1 asks for any change
+    return dataframe_schema(snapshot.schema), replace(options, schema_merge=True, layout=layout)
 
 
 def _check_columns(snapshot: Snapshot, rows: StructType, added: bool) -> None:

@@ -80,6 +80,7 @@ class RowChangeWriter(PlakeWriter):
     """Writes the rows of one statement.
 
     `changes`: what is known of the rows before any is found. `has_rows`: not so of a DELETE.
+    `evolves`: the dataset gets other columns, also where no row changes.
     """
 
     def __init__(
@@ -92,11 +93,13 @@ class RowChangeWriter(PlakeWriter):
         session: Followed,
         *,
         has_rows: bool,
+        evolves: bool = False,
     ) -> None:
         super().__init__(staged, path, catalog, session)
         self.columns = columns
         self.changes = pickle.dumps(changes)
         self.has_rows = has_rows
+        self.evolves = evolves
 
     @property
     def spec(self) -> WriteSpec:
@@ -192,7 +195,7 @@ class RowChangeWriter(PlakeWriter):
             except PlakeError as failure:
                 abort(catalog, staged, files, failure=failure)
                 raise
-            if not touched and not files:
+            if not touched and not files and not self.evolves:
                 abort(catalog, staged, ())  # the statement changes nothing
                 return
             known: RowChanges = pickle.loads(self.changes)

@@ -251,6 +251,11 @@ class SchemaUpdate:
                 self._is_empty = has_no_file(reader, self._base.dataset)
         return self._is_empty
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema with the changes so far, which nothing stored may refuse yet."""
+        return self._schema
+
     def __enter__(self) -> SchemaUpdate:
         return self
 

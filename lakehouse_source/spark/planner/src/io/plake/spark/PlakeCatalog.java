@@ -7,8 +7,10 @@ import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
@@ -105,6 +107,10 @@ public class PlakeCatalog
 
   /** @param isOfQuery whether Spark's analyzer asks, and not a program */
   Table newest(Identifier table, boolean isOfQuery) throws NoSuchTableException {
+    Table evolved = SchemaEvolution.next(List.of(name, table));
+    if (evolved != null) {
+      return evolved;
+    }
     try {
       return PlakeTable.newest(channel(), table, isOfQuery);
     } catch (NoSuchTableException e) {
@@ -118,7 +124,9 @@ public class PlakeCatalog
   @Override
   public Table loadTable(Identifier table, Set<TableWritePrivilege> privileges)
       throws NoSuchTableException {
-    return load(table, Channel.about(Vocabulary.RequestKind.LOAD, table), false);
+    Table evolved = SchemaEvolution.next(List.of(name, table));
+    return evolved != null ? evolved
+        : load(table, Channel.about(Vocabulary.RequestKind.LOAD, table), false);
   }
 
   @Override
@@ -190,6 +198,11 @@ public class PlakeCatalog
     Column[] columns = TableRequests.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
     ObjectNode request = TableRequests.alter(table, changes, columns);
+    if (SchemaEvolution.isAsking()) {
+      Channel channel = channel();
+      return SchemaEvolution.next(List.of(name, table), PlakeTable.of(
+          channel, table, TableRequests.evolved(channel, request), false, Map.of()));
+    }
     return PlakeTable.of(channel(), table, channel().change(request), false, Map.of());
   }
 

@@ -10,6 +10,7 @@ import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
 import java.util.HashMap;
 import java.util.List;
@@ -94,6 +95,10 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
 
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
+    Table evolved = SchemaEvolution.next(List.of(name(), table));
+    if (evolved != null) {
+      return evolved;
+    }
     Table found = super.loadTable(table);
     if (!isOurs(found)) {
       return SessionEntry.ofSpark(found);
@@ -152,6 +157,10 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     Column[] columns = TableRequests.needsTypes(changes)
         ? loadTable(table).columns() : new Column[0];
     ObjectNode request = TableRequests.alter(entry.path, changes, columns);
+    if (SchemaEvolution.isAsking()) {
+      return SchemaEvolution.next(List.of(name(), table), entry.table(
+          TableRequests.evolved(entry.channel, entry.named(request)), false));
+    }
     return entry.table(entry.channel.change(entry.named(request)), false);
   }
 

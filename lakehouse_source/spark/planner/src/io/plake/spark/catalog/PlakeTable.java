@@ -9,6 +9,7 @@ import io.plake.spark.core.NamedTable;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SchemaEvolution;
+import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
 import java.util.Collections;
@@ -62,6 +63,7 @@ public class PlakeTable extends FrameTable
   private final Transform[] partitions;
   private final List<String> clusterBy;
   private final Constraint[] constraints;
+  private final JsonNode evolution; // changes that its write commits; null: none
   private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
 
   /** The version that its scans read. */
@@ -96,6 +98,7 @@ public class PlakeTable extends FrameTable
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
     this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
+    this.evolution = response.body.get(Vocabulary.Message.EVOLUTION);
     this.clusterBy = response.texts(Vocabulary.ResponseKey.CLUSTER_BY);
   }
 
@@ -171,6 +174,9 @@ public class PlakeTable extends FrameTable
     Map<String, String> all = withoutPlace(given);
     all.keySet().removeIf(PlakeTable::namesVersion);
     all.putAll(options);
+    if (evolution != null) {
+      SealedOptions.put(all, Vocabulary.Message.EVOLUTION, evolution);
+    }
     return new CaseInsensitiveStringMap(all);
   }
 
@@ -187,8 +193,10 @@ public class PlakeTable extends FrameTable
     synchronized (frames) {
       PythonDataSourceV2 found = frames.get(key);
       if (found == null) {
-        ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, identifier)
+        ObjectNode request = Channel.about(evolution == null ? Vocabulary.RequestKind.LOAD
+            : Vocabulary.RequestKind.EVOLVE, identifier)
             .put(Vocabulary.RequestKey.VERSION, Long.toString(version));
+        request.set(Vocabulary.RequestKey.CHANGES, evolution);
         found = channel.read(request, more).frame;
         frames.put(key, found);
       }

@@ -190,6 +190,15 @@ public final class TableRequests {
     return request;
   }
 
+  /** The table with the changes of {@link #alter}, which the write that it gets will commit. */
+  public static Channel.Response evolved(Channel channel, ObjectNode request) {
+    request.put(Vocabulary.RequestKey.COMMAND, Vocabulary.RequestKind.EVOLVE);
+    Channel.Response response = channel.read(request);
+    ((ObjectNode) response.body)
+        .set(Vocabulary.Message.EVOLUTION, request.get(Vocabulary.RequestKey.CHANGES));
+    return response;
+  }
+
   private static String kindOf(Object change) {
     return change.getClass().getSimpleName();
   }

@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
@@ -19,9 +20,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * {@code MERGE WITH SCHEMA EVOLUTION} and, from Spark 4.2 on, {@code INSERT WITH SCHEMA EVOLUTION}.
  *
  * <p>Spark's analyzer compares the columns of table and source and calls {@code alterTable} of the
- * catalog with what the table lacks. That is a commit of its own, before that of the rows: it adds
- * nullable columns and widens types, so that readers see the same rows, with NULL, if the statement
- * then fails. Also {@code EXPLAIN} makes it.
+ * catalog with what the table lacks, and then {@code loadTable}. plake's catalogs commit nothing
+ * there ({@link #isAsking}): the table that is loaded has the columns, and the write that it gets
+ * commits them with its rows.
  *
  * <p>From 4.2 on Spark asks the table for each change whether it can be made, and casts where it
  * cannot ({@code EvolvingTable}). 4.1 lacks that interface, and asks for every change: a source with a
@@ -30,6 +31,9 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class SchemaEvolution {
   /** Whether Spark asks tables which changes they can make. */
   public static final boolean IS_ASKED = isAsked();
+
+  private static final String RULES = "org.apache.spark.sql.catalyst.analysis.";
+  private static final ThreadLocal<Map.Entry<Object, Table>> NEXT = new ThreadLocal<>();
 
   private static boolean isAsked() {
     try {
@@ -51,6 +55,33 @@ public final class SchemaEvolution {
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException(e);
     }
+  }
+
+  /** Whether it is Spark's analyzer that calls, for a statement WITH SCHEMA EVOLUTION. */
+  public static boolean isAsking() {
+    return StackWalker.getInstance().walk(frames -> frames.anyMatch(
+        frame -> frame.getClassName().startsWith(RULES)
+            && frame.getClassName().contains("SchemaEvolution")));
+  }
+
+  /**
+   * Keeps a table for Spark to load next, in the rule that has asked for its changes.
+   *
+   * @param named catalog and name of the table
+   */
+  public static Table next(Object named, Table table) {
+    NEXT.set(Map.entry(named, table));
+    return table;
+  }
+
+  /** The table of {@link #next}; null where another one is loaded, or by another rule. */
+  public static Table next(Object named) {
+    Map.Entry<Object, Table> next = NEXT.get();
+    if (next == null) {
+      return null;
+    }
+    NEXT.remove();
+    return next.getKey().equals(named) && isAsking() ? next.getValue() : null;
   }
 
   /** Whether Spark has made the changes of the table that a MERGE needs. */
