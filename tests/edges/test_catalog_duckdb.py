@@ -50,6 +50,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.db"
 
 
+def _die(url: str, commits: int) -> None:
+    with open_catalog(url) as catalog, catalog.read():
+        for _ in range(commits):
+            commit(catalog)
+        with catalog.write():
+            os._exit(3)
+
+
 def _use_in_child(catalog: Catalog, answers: Any) -> None:
     try:
         with catalog.read() as reader:
@@ -162,6 +170,15 @@ def test_two_catalogs_of_one_process_share_the_file(path: Path) -> None:
         commit(other, [(file_of("b"), [])])
         with one.read() as reader:
             assert [file.path for file in reader.files(1, 2)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("commits", [0, 1])
+def test_a_catalog_opens_whose_first_process_was_killed(path: Path, commits: int) -> None:
+    """DuckDB 1 could not play its journal back, and every commit was out of reach."""
+    url = f"duckdb://{path}"
+    assert processes.run(_die, url, commits) == 3
+    with open_catalog(url) as catalog:
+        assert commit(catalog).current_version == commits + 1
 
 
 def test_a_writer_that_waits_too_long_says_so(path: Path) -> None:
