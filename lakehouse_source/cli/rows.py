@@ -134,11 +134,17 @@ def write_batches(
 
 
 def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str) -> None:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with _new_file(to) as path, pq.ParquetWriter(path, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
+    from lakehouse_source.parquet.variant_footer import annotate
+    from lakehouse_source.schema.variant import is_variant, stored, stored_table
+
+    with _new_file(to) as path:
+        with pq.ParquetWriter(path, stored(schema)) as writer:
+            for batch in batches:
+                writer.write_table(stored_table(pa.Table.from_batches([batch])))
+        annotate(path, [field.name for field in schema if is_variant(field.type)])
 
 
 @contextmanager
@@ -172,9 +178,12 @@ def _values(column: pa.Array) -> list[Any]:
 
     from lakehouse_source.schema.arrow_arrays import entries
     from lakehouse_source.schema.texts import moment_texts
+    from lakehouse_source.schema.variant import is_variant
 
     t, kind = pa.types, column.type
     if isinstance(column, pa.ExtensionArray):
+        if is_variant(kind):
+            return [one.to_json() for one in column]
         return _values(column.storage)
     if t.is_duration(kind):
         return list(column.cast(pa.int64()).to_pylist())

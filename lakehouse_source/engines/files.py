@@ -61,6 +61,7 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
+from lakehouse_source.schema.variant import as_json
 from lakehouse_source.storage import Storage
 
 # --- Which types, and which casts, mean the same to plake and to every engine.
@@ -267,15 +268,16 @@ def hand_over(
             joined.setdefault(division.joined_group_of(some[0]), []).extend(some)
         else:
             rest += some
-    rows = list(read_all(spec, tuple(rest), storage))
+    rows = concatenated(list(read_all(spec, tuple(rest), storage)), spec.output_schema)
+    rows = as_json(rows)  # engines have no such type, or another one
     return HandOver(
-        spec.output_schema,
+        rows.schema,
         (
             *(division.file_group(some) for some in groups.values()),
             *(division.joined_group(some) for some in joined.values()),
         ),
         spec.predicate,
-        concatenated(rows, spec.output_schema),
+        rows,
     )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.language.functions import casts, numbers
+from lakehouse_source.language.functions import casts, numbers, variants
 from lakehouse_source.language.functions import table as functions
 from lakehouse_source.language.functions.comparison import (
     all_true,
@@ -62,6 +62,7 @@ from lakehouse_source.language.values import DAY_US, Failure, instant_us, parse_
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.ordinal import wall_ns
 from lakehouse_source.schema.paths import find_path
+from lakehouse_source.schema.variant import is_variant
 
 # --- The meaning of names in an expression: columns of tables side by side.
 
@@ -212,7 +213,10 @@ class Binder:
         if isinstance(node, Name):
             return self._column(node, self._scope.find(node))
         if isinstance(node, Cast):
-            return casts.cast(node, self.bind(node.value), node.to, self.zone, safe=node.safe)
+            value = self.bind(node.value)
+            of_variant = is_variant(value.type) and not is_variant(node.to)
+            cast = variants.cast if of_variant else casts.cast
+            return cast(node, value, node.to, self.zone, safe=node.safe)
         if isinstance(node, Case):
             return self._case(node)
         if isinstance(node, Interval):

@@ -267,8 +267,31 @@ class _Reader(Literals):
                 value = self._refused(first, "an element in [ ] is not supported")
             elif self._take("::"):
                 value = self._cast(first, value, safe=False)
+            elif self._take(":"):
+                value = Call("variant_get", (value, Literal(self._path(), pa.string())))
             else:
                 return value
+
+    def _path(self) -> str:
+        """The path after a colon: `a.b[0]['c d']`."""
+        found = "$"
+        while True:
+            if self._take("["):
+                token = self._step()
+                if token.kind == "text":
+                    found += f"['{self._unescaped(token)}']"
+                elif token.kind == "number":
+                    found += f"[{token.written}]"
+                else:
+                    self._fail("a name in quotes or a whole number is expected")
+                self._expect("]")
+            elif len(found) == 1 or self._take("."):
+                if self._see().kind not in ("word", "quoted"):
+                    self._fail("the name of a field is expected")
+                name = name_of(self._step())
+                found += f".{name}" if re.fullmatch(r"\w+", name) else f"['{name}']"
+            else:
+                return found
 
     def _primary(self) -> Node:
         token = self._see()
@@ -348,6 +371,8 @@ class _Reader(Literals):
             return Case(((arguments[0], arguments[1]),), arguments[2])
         if name in CAST_FUNCTIONS and len(arguments) == 1:
             return Cast(arguments[0], CAST_FUNCTIONS[name])
+        if name in ("variant_get", "try_variant_get") and len(arguments) == 3:
+            return self._variant_get(token, arguments, safe=name == "try_variant_get")
         if not _FUNCTION.fullmatch(name):
             return self._refused(token, f"{name!r} is not the name of a function")
         try:
@@ -356,6 +381,19 @@ class _Reader(Literals):
         except Failure as exc:
             return self._refused(token, str(exc))
         return Call(name, tuple(arguments))
+
+    def _variant_get(self, first: Token, arguments: list[Node], *, safe: bool) -> Node:
+        """`variant_get(value, path, type)`, which is a cast of what is at the path."""
+        *of, named = arguments
+        if not isinstance(named, Literal) or not isinstance(named.value, str):
+            return self._refused(first, "the type of variant_get is a literal text")
+        reader = _Reader(named.value)
+        to = reader._type()
+        if reader._see().kind != "end":
+            self._fail("the name of one type is expected in variant_get")
+        if to is None:
+            return self._refused(first, f"a cast to {named.value} is not supported")
+        return Cast(Call("variant_get", tuple(of)), to, safe)
 
     def _list_or_query(self) -> list[Node]:
         """What follows an opening parenthesis: expressions, or a query, which is not read."""

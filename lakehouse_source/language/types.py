@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakehouse_source.schema.fields import is_nested, map_children
 from lakehouse_source.schema.types import CARDS, card
+from lakehouse_source.schema.variant import is_variant
 
 # --- Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two.
 #
@@ -111,6 +112,8 @@ def wider_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 def common(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """The type in which Spark combines two types, or None."""
+    if is_variant(a) or is_variant(b):
+        return None  # Arrow's kernels that choose among values have no such type
     if a == b:
         return a
     if t.is_null(a) or t.is_null(b):

@@ -19,10 +19,12 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language.functions.casts import double_of_text, truth_of_text
 from lakehouse_source.language.values import BLANKS, parse_any_year, parse_time
 from lakehouse_source.schema.fields import children, is_list_like
 from lakehouse_source.schema.ordinal import DAY_NS, EXACT, Domain, domain
+from lakehouse_source.schema.variant import is_variant, variant
 
 t = pa.types
 SPECIAL = ("NaN", "Infinity", "-Infinity")
@@ -92,6 +94,8 @@ def column_of(
         return _maps(values, type_, path, rows, inferred)
     if is_list_like(type_):
         return _lists(values, type_, path, rows, inferred)
+    if is_variant(type_):
+        return _variants(values, type_, path, rows)
     kinds = set(map(type, values)) - {type(None)}
     if any(kinds <= known and fits(type_) for fits, known in _AS_THEY_ARE):
         try:
@@ -164,6 +168,37 @@ def _structs(
         for field in fields
     ]
     return pa.StructArray.from_arrays(below, fields=fields, mask=_mask(values))
+
+
+def _variants(
+    values: Sequence[Any], type_: pa.DataType, path: str, rows: Sequence[int]
+) -> pa.Array:
+    """Values of any kind; a null is NULL, and inside of another value JSON's null."""
+    try:
+        return variant(map(_with_decimals, values))
+    except InvalidOptionError:
+        pass  # below, to name the value
+    for row, value in zip(rows, values):
+        try:
+            variant([_with_decimals(value)])
+        except InvalidOptionError as error:
+            raise Misfit(row, path, value, type_, error.reason.rstrip(".")) from error
+    raise AssertionError("no value is refused alone")
+
+
+def _with_decimals(value: Any) -> Any:
+    """A value whose numbers with a point are DECIMAL, as far as 38 digits hold them."""
+    if isinstance(value, dict):
+        return {name: _with_decimals(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_decimals(part) for part in value]
+    if isinstance(value, float) and math.isfinite(value):
+        return Decimal(repr(value))
+    if isinstance(value, Decimal):
+        digits, exponent = len(value.as_tuple().digits), value.as_tuple().exponent
+        assert isinstance(exponent, int)
+        return value if -38 <= exponent <= 38 - digits and digits <= 38 else float(value)
+    return value
 
 
 def _mask(values: Sequence[Any]) -> pa.Array:
@@ -382,7 +417,7 @@ def text_column(
     if found is not None:
         return found
     values = texts.to_pylist()
-    if t.is_nested(type_):
+    if t.is_nested(type_) or is_variant(type_):
         for row, text in enumerate(values):
             try:
                 values[row] = None if text is None else JSON.decode(text)

@@ -45,6 +45,7 @@ from lakehouse_source.parquet.thrift import (
     write_list,
     write_struct,
 )
+from lakehouse_source.parquet.variant_footer import variant_columns
 from lakehouse_source.schema.fields import children, is_nested, names_hold
 
 # --- The Thrift structures of a footer: where its column chunks begin, and their contents.
@@ -300,6 +301,14 @@ class CheckedFooter:
                 path = ".".join(names[:depth])
                 found[path] = (*found.get(path, ()), at)
         return found
+
+    @cached_property
+    def variants(self) -> frozenset[str]:
+        """The names of the top-level columns that are annotated as VARIANT."""
+        try:
+            return variant_columns(self._raw)
+        except ThriftError as error:
+            raise self._corrupt(str(error)) from error
 
     @cached_property
     def has_dots(self) -> bool:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.fields import Leaf, is_reserved, leaves
+from lakehouse_source.schema.variant import stored_positions
 
 _PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 
@@ -64,10 +65,9 @@ def _row_group(
     created_by: str | None,
 ) -> RowGroupMetadata:
     described: list[tuple[Leaf, ColumnBounds]] = []
-    compressed = 0
-    for position, leaf in enumerate(columns):
+    compressed = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
+    for leaf, position in zip(columns, stored_positions(leaf.type for leaf in columns)):
         chunk = group.column(position)
-        compressed += chunk.total_compressed_size
         if not leaf.in_list and not is_reserved(leaf.id):
             may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
             bounds_ = chunk_bounds(chunk.statistics, leaf, group.num_rows, may_have_nan, created_by)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakehouse_source.errors import CorruptDatasetError, PlakeError
+from lakehouse_source.errors import CorruptDatasetError, PlakeError, SchemaMismatchError
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.parquet.checked_footer import CheckedFooter, Chunk, open_footer
 from lakehouse_source.parquet.footer import chunk_bounds, has_wrong_bytes
@@ -30,6 +31,7 @@ from lakehouse_source.schema.name_mapping import (
     with_ids_by_name,
 )
 from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.variant import METADATA, VARIANT, holds_variant, is_variant
 from lakehouse_source.storage import Storage
 
 # INT96 has a wider range than nanoseconds since 1970, which overflow in Arrow. So INT96 is read in
@@ -161,6 +163,7 @@ class FooterReader:
             for column in columns
         ]
         kinds = tuple(column.physical_type + unit for column, unit in zip(columns, units))
+        kinds += tuple(sorted(footer.variants))
         key = (physical.serialize().to_pybytes(), kinds)
         if key not in self._schemas:
             self._schemas[key] = _schema_of(footer, columns, physical, file)
@@ -181,23 +184,44 @@ def _schema_of(
     schema = pa.schema(
         replaced_leaves(list(physical), lambda at: INT96_TYPE if at in int96 else None)
     )
-    storage_schema(schema)  # refuses names and types that no dataset can have
     found = [(field.name, type_) for field in schema for type_ in leaf_types(field.type)]
     if len(found) != footer.leaf_count:
         raise CorruptDatasetError(
             path=footer.path,
             reason=f"its schema has {len(found)} columns, not {footer.leaf_count}",
         )
+    schema = _with_variants(schema, footer)
+    storage_schema(schema)  # refuses names and types that no dataset can have
     return ForeignSchema(
         physical=physical,
         schema=schema,
         int96=frozenset(found[at][0] for at in int96),
         columns=tuple(name for name, _ in found),
         leaf_types=tuple(
-            storage_type(type_, name) if has_certain_order(column, type_) else None
+            storage_type(type_, name)
+            if has_certain_order(column, type_) and name not in footer.variants
+            else None
             for column, (name, type_) in zip(columns, found)
         ),
     )
+
+
+def _with_variants(schema: pa.Schema, footer: CheckedFooter) -> pa.Schema:
+    """The schema with VARIANT for the groups that are annotated so."""
+    fields = []
+    for field in schema:
+        if field.name in footer.variants:
+            metadata = [one for one in children(field.type) if one.name == METADATA]
+            if not holds_variant(field.type) or metadata[0].nullable:
+                raise SchemaMismatchError(
+                    column=field.name,
+                    got=field.type,
+                    reason=f"is called a VARIANT in {footer.path}, and does not have its parts",
+                    hint="Write the rows of the file anew, with a column of another type.",
+                )
+            field = field.with_type(VARIANT)
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def read_schema(parquet: pq.ParquetFile, logical: pa.Schema) -> pa.Schema:
@@ -297,7 +321,7 @@ class Recorder:
     ) -> None:
         data = pa.schema([field for field in logical if field.name not in partition_by])
         matched = with_ids_by_name(described.schema, data)
-        positions = _positions(matched)
+        positions = _positions(matched, described.physical)
         self._columns = [
             (leaf, positions.get(leaf.id)) for leaf in leaves(data) if not leaf.in_list
         ]
@@ -346,8 +370,11 @@ def _has_any(field: pa.Field, present: set[int]) -> bool:
     return any(leaf.id in present for leaf in leaves(pa.schema([field])))
 
 
-def _positions(matched: pa.Schema) -> dict[int, int]:
-    """Per id of a leaf column: its position among the file's leaf columns."""
+def _positions(matched: pa.Schema, physical: pa.Schema) -> dict[int, int]:
+    """Per id of a leaf column: its position among the file's leaf columns.
+
+    That of VARIANT is the position of its metadata, which is NULL where the column is.
+    """
     found: dict[int, int] = {}
     position = 0
 
@@ -364,6 +391,13 @@ def _positions(matched: pa.Schema) -> dict[int, int]:
         # Lists, maps and nested extension types have no bounds of rows.
         position += sum(1 for _ in leaf_types(type_))
 
-    for field in matched:
-        walk(field)
+    for field, stored in zip(matched, physical):
+        start = position
+        identity = field_id(field)
+        if is_variant(field.type) and identity is not None:
+            above = takewhile(lambda one: one.name != METADATA, children(stored.type))
+            found[identity] = start + sum(1 for one in above for _ in leaf_types(one.type))
+        else:
+            walk(field)
+        position = start + sum(1 for _ in leaf_types(stored.type))
     return found

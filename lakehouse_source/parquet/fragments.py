@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.errors import InvalidPredicateError, SchemaMismatchError
 from lakehouse_source.language.bounds.arrow_expressions import (
     Call,
     FieldRef,
@@ -51,6 +51,7 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.partitions import partition_value
+from lakehouse_source.schema.variant import is_variant
 from lakehouse_source.storage import Storage
 
 # --- Arrow expressions with the meaning of engines: NaN is the greatest number, IN knows NULL.
@@ -226,6 +227,14 @@ def fragments(
 
     A task is one fragment, or one per row group if Arrow cannot scan its file.
     """
+    for field in spec.schema:
+        if is_variant(field.type):
+            raise SchemaMismatchError(
+                column=field.name,
+                got=field.type,
+                reason="is VARIANT, for which Arrow's scanner has no type",
+                hint="Use to_table(), to_batches() or to_duckdb().",
+            )
     found: list[ds.ParquetFileFragment] = []
     for task, bounds in zip(tasks, known):
         promise = _promise(spec, task, bounds)

@@ -23,8 +23,10 @@ from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.parquet.read_write_specs import WriteSpec
+from lakehouse_source.parquet.variant_footer import annotated_end
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.variant import is_variant, stored, stored_positions, stored_table
 from lakehouse_source.storage import HashedOutput, Storage
 
 # --- Decides from the first rows of a file how its columns are encoded.
@@ -60,9 +62,11 @@ def encodings(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
     scale = rows.num_rows / max(1, sample.num_rows)
     dictionary: list[str] = []
     differences: dict[str, str] = {}
-    paths = _paths(schema)
+    paths = _paths(stored(schema))
     times = Counter(paths)
-    for leaf, path in zip(leaves(schema), paths):
+    columns = list(leaves(schema))
+    for leaf, place in zip(columns, stored_positions(leaf.type for leaf in columns)):
+        path = paths[place]
         # A column `a.b` has the same path as field `b` of a struct `a`, so both get the same
         # encoding. A dictionary suits every type.
         if leaf.in_list or times[path] > 1 or _repeats(sample, leaf, scale):
@@ -139,12 +143,13 @@ class NewFile:
         self.footers: list[pq.FileMetaData] = []
         self.kept_bytes = 0
         self.row_group_rows = spec.row_group_rows
+        self.variants = [field.name for field in file_schema if is_variant(field.type)]
         self.output = HashedOutput(storage.open_output(path))
         try:
             with storage.errors(path):
                 self.writer = pq.ParquetWriter(
                     self.output.stream,
-                    file_schema,
+                    stored(file_schema),
                     compression=spec.compression,
                     write_page_index=True,
                     **_PAGE_ROWS,
@@ -168,14 +173,18 @@ class NewFile:
         rows = rows.select(self.schema.names)
         self.nans.append(frozenset(leaf.id for leaf in self.floats if has_nan(rows, leaf)))
         with self.storage.errors(self.path):
-            self.writer.write_table(rows, row_group_size=self.row_group_rows)
+            self.writer.write_table(stored_table(rows), row_group_size=self.row_group_rows)
         reach("row group written")
 
     def close(self, partitions: Mapping[str, Any]) -> FileMetadata:
         try:
             with self.storage.errors(self.path):
+                if self.variants:
+                    self.output.hold()
                 self.writer.close()
-                size = self.size_bytes
+                if self.variants:
+                    self.output.release(lambda end: annotated_end(end, self.variants))
+                size = self.output.size_bytes
                 sha256 = self.output.close()
         except BaseException:
             self.abandon()

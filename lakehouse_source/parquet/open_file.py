@@ -34,6 +34,7 @@ from lakehouse_source.schema.fields import (
     without_metadata,
 )
 from lakehouse_source.schema.partitions import partition_value
+from lakehouse_source.schema.variant import stored_field
 from lakehouse_source.storage import Storage, verified
 
 # --- The positions of the deleted rows of a data file, from its deletion vector.
@@ -168,6 +169,7 @@ class PagesOfFile:
 
 def leaf_paths(field: pa.Field) -> list[str]:
     """The leaves below a field, as Parquet spells their paths; lists and maps as a whole."""
+    field = stored_field(field)
     if not pa.types.is_struct(field.type):
         return [field.name]
     return [f"{field.name}.{path}" for child in children(field.type) for path in leaf_paths(child)]

@@ -47,6 +47,7 @@ from lakehouse_source.schema.fields import (
     with_metadata_columns,
     without_metadata,
 )
+from lakehouse_source.schema.variant import as_json
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import Effect, effect_of
 
@@ -264,7 +265,7 @@ class Changes:
         >>> connection.sql("SELECT _change_type, count(*) FROM fed GROUP BY 1").fetchall()
         [('insert', 4)]
         """
-        connection.register(name, self.to_table())
+        connection.register(name, as_json(self.to_table()))
         return connection.table(name)
 
     def to_polars(self) -> Any:
@@ -275,7 +276,7 @@ class Changes:
         """
         import polars
 
-        return polars.LazyFrame(self.to_table())
+        return polars.LazyFrame(as_json(self.to_table()))
 
     def to_datafusion(self, context: Any, name: str = "plake_changes") -> Any:
         """The changes as a table of a DataFusion session; returns its data frame.
@@ -284,7 +285,7 @@ class Changes:
         >>> dataset.changes(1).to_datafusion(SessionContext()).count()
         4
         """
-        return context.from_arrow(self.to_table(), name)
+        return context.from_arrow(as_json(self.to_table()), name)
 
     # --- planning
 

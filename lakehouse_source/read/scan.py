@@ -24,6 +24,7 @@ from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.arrow_arrays import batches, concatenated, first
 from lakehouse_source.schema.fields import with_metadata_columns
+from lakehouse_source.schema.variant import is_variant
 from lakehouse_source.storage import Storage
 
 if TYPE_CHECKING:  # imports pandas: loaded only where it is needed
@@ -229,10 +230,22 @@ class Scan:
     def to_pandas(self, **options: Any) -> Any:
         """The matching rows as a pandas DataFrame; `options` are those of `Table.to_pandas`.
 
+        Values of VARIANT are Python objects.
+
         >>> dataset.scan("carrier = 'UA'", columns=["miles"]).to_pandas()["miles"].tolist()
         [1400, 1089]
         """
-        return self.to_table().to_pandas(**options)
+        import pandas
+
+        table = self.to_table()
+        frame = table.to_pandas(**options)
+        for field in table.schema:
+            if is_variant(field.type):
+                # Not `map`: pandas would take NaN for NULL.
+                frame[field.name] = pandas.Series(
+                    table.column(field.name).to_pylist(), frame.index, dtype=object
+                )
+        return frame
 
     def head(self, rows: int = 10) -> pa.Table:
         """The first matching rows, in the order of the files; reads no more than it needs.

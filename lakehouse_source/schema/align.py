@@ -34,6 +34,8 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.texts import cast_to_string
 from lakehouse_source.schema.types import prints_as_string
+from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_shredding import from_struct
 
 # --- Finds values that Arrow's safe cast changes without an error.
 #
@@ -213,6 +215,12 @@ def _converted(
     if isinstance(column.type, pa.BaseExtensionType):
         stored = [chunk.storage for chunk in column.chunks]
         column = pa.chunked_array(stored, type=column.type.storage_type)
+        if is_variant(source.type):
+            source = source.with_type(column.type)
+    if is_variant(target.type):
+        made = from_struct(column, target.name)
+        if made is not None:
+            return made
     if pa.types.is_run_end_encoded(column.type):
         decoded = [pc.run_end_decode(chunk) for chunk in column.chunks]
         column = pa.chunked_array(decoded, type=column.type.value_type)

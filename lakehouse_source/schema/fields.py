@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
+from lakehouse_source.schema.variant import is_variant
 
 _T = TypeVar("_T")
 
@@ -270,7 +271,7 @@ def storage_type(type_: pa.DataType, column: str) -> pa.DataType:
     Parquet has no timestamps in seconds: they are stored in milliseconds.
     """
     if isinstance(type_, pa.BaseExtensionType):
-        return storage_type(type_.storage_type, column)
+        return type_ if is_variant(type_) else storage_type(type_.storage_type, column)
     if pa.types.is_dictionary(type_):
         return storage_type(type_.value_type, column)
     if pa.types.is_run_end_encoded(type_):
@@ -321,6 +322,13 @@ def storage_field(field: pa.Field, parent: str = "") -> pa.Field:
     """The field with its storage type, and only the metadata that plake itself wrote."""
     column = f"{parent}.{field.name}" if parent else field.name
     type_ = storage_type(field.type, column)
+    if parent and is_variant(type_):
+        raise SchemaMismatchError(
+            column=column,
+            got=type_,
+            reason="is a VARIANT inside of another type; only whole columns are VARIANT",
+            hint="Make it a column of its own, or the column around it a VARIANT.",
+        )
     kept = {k: v for k, v in (field.metadata or {}).items() if k in _KEPT_METADATA}
     return pa.field(field.name, type_, field.nullable, metadata=kept or None)
 

@@ -145,6 +145,11 @@ def _floating(text: str) -> str:
     return f"{minus}{figures[0]}.{figures[1:] or '0'}E{point - 1}"
 
 
+def double_text(value: float) -> str:
+    """A DOUBLE as Java prints it."""
+    return _floating(repr(value))
+
+
 def _interval(count: int, unit: str) -> str:
     if unit == "ns":
         count //= 1000

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakehouse_source.schema.fields import is_nested
 from lakehouse_source.schema.ordinal import UNIT_NS, domain
+from lakehouse_source.schema.variant import VARIANT, is_variant
 
 t = pa.types
 
@@ -68,6 +69,8 @@ CARDS = {
         *(("TIMESTAMP", "TIMESTAMP_LTZ"), "timestamptz", "TIMESTAMP WITH TIME ZONE"),
         *(True, True, True),
     ),
+    # Files hold it as a group with an annotation, which each reader takes for its own VARIANT.
+    VARIANT: Card(("VARIANT",), spark=True),
 }
 _UNKNOWN = Card()
 
@@ -255,4 +258,4 @@ def is_provable(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 def prints_as_string(type_: pa.DataType) -> bool:
     """Tell whether `promote_to_string` can turn values of the type into text."""
-    return not is_nested(type_) and not t.is_binary(type_)
+    return not is_nested(type_) and not t.is_binary(type_) and not is_variant(type_)

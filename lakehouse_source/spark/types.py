@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     StructType,
     UserDefinedType,
     VarcharType,
+    VariantType,
     _parse_datatype_json_value,
 )
 
@@ -42,6 +43,7 @@ from lakehouse_source.schema.fields import (
     find_field,
     is_list_like,
     is_nested,
+    map_children,
     nullable_field,
     rebuild,
     with_metadata,
@@ -49,6 +51,7 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.merge import dataframe_schema, storage_schema
 from lakehouse_source.schema.ordinal import domain, from_ordinal
+from lakehouse_source.schema.variant import VARIANT, is_variant
 
 # --- Converts Spark's types to dataset types and back.
 #
@@ -76,7 +79,7 @@ _UDT_KEYS = {"type", "class", "pyClass", "sqlType"}
 
 # Keys are Spark's type names: this PySpark may lack the class of a newer type.
 _REFUSED = {
-    "variant": "Cast it to a string with to_json, or extract its fields with variant_get.",
+    "variant": "Only whole columns are VARIANT: make it a column of its own.",
     "time": "Cast it to a string.",
     "void": "Cast it to the type it stands for.",
     "interval": "Cast it to a string.",
@@ -107,7 +110,7 @@ def arrow_schema(spark: StructType) -> pa.Schema:
             extra[SPARK_TYPE] = plain.dataType.json().encode()
         if kept:
             extra[SPARK_METADATA] = json.dumps(kept).encode()
-        arrow = batch_schema(_plain(StructType([plain]), _is_user_defined)).field(0)
+        arrow = _with_variants(batch_schema(_plain(StructType([plain]), _is_user_defined)).field(0))
         arrow = arrow.with_type(_marked(arrow.type, field.dataType))
         fields.append(with_metadata(arrow, extra) if extra else arrow)
     return dataframe_schema(pa.schema(fields))
@@ -219,14 +222,24 @@ def readable(arrow: pa.DataType) -> pa.DataType:
     """The type as which Spark reads a stored type.
 
     Spark has no unsigned integers, no half floats, one resolution of timestamps
-    and durations, and no fixed-length binary.
+    and durations, and no fixed-length binary. A VARIANT is a marked struct in its batches.
     """
+    if is_variant(arrow):
+        return batch_schema(StructType([StructField("v", VariantType())])).field(0).type
     if pa.types.is_duration(arrow):
         return pa.duration("us")
     below = [pa.field(one.name, readable(one.type), one.nullable) for one in children(arrow)]
     if is_list_like(arrow):
         return pa.list_(below[0])
     return rebuild(arrow, below) if below else spark_type(arrow)
+
+
+def _with_variants(field: pa.Field) -> pa.Field:
+    """The field of a batch of Spark's, with plake's type for the structs that Spark marks."""
+    below = children(field.type)
+    if any((one.metadata or {}).get(b"variant") == b"true" for one in below):
+        return field.with_type(VARIANT)
+    return field.with_type(map_children(field.type, _with_variants))
 
 
 def _own_type(text: bytes | None, field: pa.Field) -> DataType | None:
@@ -322,7 +335,7 @@ def _check(type_: DataType, column: str) -> None:
         words = part.simpleString()
         if type(part).__name__ in ("YearMonthIntervalType", "CalendarIntervalType"):
             name = "interval"
-        if name in _REFUSED:
+        if name in _REFUSED and (name != "variant" or part is not type_):
             raise SchemaMismatchError(
                 column=column,
                 got=words,

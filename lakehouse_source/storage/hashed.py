@@ -6,7 +6,7 @@ import hashlib
 import io
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -36,6 +36,23 @@ class HashedOutput:
     def __init__(self, file: pa.NativeFile) -> None:
         self._tap = _Tap(file)
         self.stream = pa.BufferedOutputStream(pa.PythonFile(self._tap, mode="w"), _PIECE_BYTES)
+
+    def hold(self) -> None:
+        """Keep what is written from now on, so that `release` can change it."""
+        self.stream.flush()
+        self._tap.held = []
+
+    def release(self, change: Callable[[bytes], bytes]) -> None:
+        """Write what `hold` kept, changed."""
+        self.stream.flush()
+        held, self._tap.held = b"".join(self._tap.held or ()), None
+        self.stream.write(change(held))
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the file so far. `stream.tell()` also counts those that `hold` kept."""
+        self.stream.flush()
+        return self._tap.tell()
 
     def close(self) -> bytes:
         """Close the file; its SHA-256.
@@ -68,8 +85,12 @@ class _Tap:
         self._pieces = 0
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: deque[Future[None]] = deque()
+        self.held: list[bytes] | None = None
 
     def write(self, data: Any) -> int:
+        if self.held is not None:
+            self.held.append(bytes(data))
+            return len(data)
         self.file.write(data)
         self._pieces += 1
         if self._pieces <= _INLINE_PIECES:
@@ -94,7 +115,7 @@ class _Tap:
             self._thread = None
 
     def tell(self) -> int:
-        return int(self.file.tell())
+        return int(self.file.tell()) + sum(map(len, self.held or ()))
 
     def flush(self) -> None:
         self.file.flush()

@@ -509,7 +509,6 @@ def test_spark_reads_what_python_wrote_in_types_of_its_own(
 
 
 REFUSED = [
-    ("parse_json('{}')", "variant"),
     ("array(parse_json('{}'))", "variant"),
     ("TIME'12:00:00'", "time(6)"),
     ("named_struct('t', TIME'12:00:00')", "time(6)"),

@@ -47,6 +47,7 @@ from lakehouse_source.language.types import INSTANT, INTEGERS, WALL, is_decimal,
 from lakehouse_source.language.values import DAY_US, Timestamp, days_of, offset_at
 from lakehouse_source.language.values import Literal as Value
 from lakehouse_source.schema.ordinal import DAY_NS, EXACT
+from lakehouse_source.schema.variant import is_variant
 
 DATE = pa.date32()
 _PROBES = 16
@@ -429,7 +430,9 @@ class Parts:
         """Tell whether a node is NULL exactly where one of its parts is NULL."""
         if isinstance(node, Cast):
             from_ = self._binder.bind(node.value).type
-            # NaN and infinity become NULL.
+            # NaN, infinity and JSON's null become NULL.
+            if is_variant(from_):
+                return False
             return not node.safe and not (is_float(from_) and pa.types.is_decimal(node.to))
         if not isinstance(node, Call):
             return False

@@ -292,7 +292,7 @@ _PLAIN = frozenset(
     f"{name}Type"
     for name in (
         *("Boolean", "Byte", "Short", "Integer", "Long", "Float", "Double", "Decimal"),
-        *("Binary", "Date", "Timestamp", "TimestampNTZ"),
+        *("Binary", "Date", "Timestamp", "TimestampNTZ", "Variant"),
     )
 )
 

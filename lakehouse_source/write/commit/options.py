@@ -21,7 +21,8 @@ from lakehouse_source.model import SeenVersion
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.properties import COLUMNS, KINDS, Layout
 from lakehouse_source.pruning.keys import can_be_indexed
-from lakehouse_source.schema.fields import field_id, find_field, is_nested, leaves
+from lakehouse_source.schema.fields import field_id, find_field, leaves
+from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 
 # --- The layout of files: what callers give, what a schema allows, what a change renames.
@@ -157,12 +158,12 @@ def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | 
 
 def _can_be_sorted(type_: pa.DataType) -> bool:
     """Tell whether Arrow sorts values of a storage type."""
-    return not (is_nested(type_) or pa.types.is_float16(type_) or pa.types.is_null(type_))
+    return domain(type_).ordered and not pa.types.is_float16(type_)
 
 
 def can_be_hashed(type_: pa.DataType) -> bool:
     """Tell whether a bloom filter of a storage type is possible: Parquet has none of booleans."""
-    return not (is_nested(type_) or pa.types.is_boolean(type_) or pa.types.is_null(type_))
+    return domain(type_).ordered and not pa.types.is_boolean(type_)
 
 
 def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:

@@ -1,0 +1,151 @@
+"""Values of VARIANT: objects and JSON to bytes and back, and bytes of strangers."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.schema.variant_bytes import decode, decode_json
+from lakehouse_source.schema.variant_values import MOST_DEPTH, encode
+
+VALUES: list[Any] = [
+    *(None, True, False, 0, -1, 127, 128, -129, 32768, 2**31, 2**63 - 1, -(2**63)),
+    *(1.5, -0.0, float("inf"), "", "é" * 31, "é" * 32, "x" * 70_000, b"", b"\0\xff" * 200),
+    *(Decimal("1.50"), Decimal("-1E-38"), Decimal(9 * 10**37), Decimal("123456789.01")),
+    *(date(1, 1, 1), date(9999, 12, 31), datetime(1969, 12, 31, 23, 59, 59, 999_999)),
+    *(datetime(2024, 2, 29, 1, tzinfo=timezone.utc), time(23, 59, 59, 1), uuid.UUID(int=2**127)),
+    *([], {}, [[], {}, None], [1] * 256, [["x" * 300] * 300], {"": {"a": [{"é": None}]}}),
+    *({str(n): n for n in range(300)}, {"k" * 300: 1, "a": "b" * 70_000}),
+]
+JSON = {
+    ' {"b": 1.50, "a": [null, 1e3, -7]} ': '{"a":[null,1000.0,-7],"b":1.5}',
+    "9223372036854775808": "9223372036854775808",
+    "-9223372036854775808": "-9223372036854775808",
+    "1" * 39: "1.111111111111111E38",
+    "0.10": "0.1",
+    "1E400": '"Infinity"',
+    '"\\u00e9\\n\\""': '"é\\n\\""',
+    "-0": "0",
+}
+
+# Each array has the next one twice: a thousand million values in 151 bytes.
+ARRAYS_OF_ONE_ARRAY_TWICE = b"\0"
+for _ in range(30):
+    size = len(ARRAYS_OF_ONE_ARRAY_TWICE)
+    ARRAYS_OF_ONE_ARRAY_TWICE = b"\x03\x02\0\0%c" % size + ARRAYS_OF_ONE_ARRAY_TWICE
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:30])
+def test_an_object_comes_back_as_it_was(value: Any) -> None:
+    found = decode(*encode(value))
+    assert repr(found) == repr(dict(sorted(value.items())) if isinstance(value, dict) else value)
+
+
+def test_an_integer_beyond_64_bits_becomes_a_decimal() -> None:
+    assert repr(decode(*encode(2**63))) == repr(Decimal(2**63))
+
+
+@pytest.mark.parametrize(("text", "shown"), JSON.items(), ids=lambda text: text[:20])
+def test_json_becomes_what_sparks_parse_json_makes_of_it(text: str, shown: str) -> None:
+    assert lake.variant([text], json=True)[0].to_json() == shown
+
+
+def test_null_is_not_the_null_of_json() -> None:
+    column = lake.variant(["null", None], json=True)
+    assert (column.null_count, column.to_pylist()) == (1, [None, None])
+    assert [one.to_json() for one in column] == ["null", None]
+
+
+@pytest.mark.parametrize(
+    ("value", "json", "words"),
+    [
+        ('{"a": 1, "b": 2, "a": 3}', True, "has the key 'a' twice"),
+        ("{a: 1}", True, "is not JSON"),
+        ("NaN", True, "NaN is no number of JSON"),
+        ('"\\ud800"', True, "half of a surrogate pair"),
+        ("[" * 100_000 + "]" * 100_000, True, "is not JSON"),
+        ("[" * (MOST_DEPTH + 2) + "]" * (MOST_DEPTH + 2), True, "is nested deeper than 200"),
+        (7, True, "has a int among JSON texts"),
+        ({1: 2}, False, "key of Python's type int"),
+        ({"a": object()}, False, "Python's type object"),
+        (10**38, False, "more than 38 digits"),
+        (Decimal("NaN"), False, "give a float"),
+        ("x" * (1 << 24), False, r"takes 16,777,221 bytes; at most 16,777,216"),
+    ],
+)
+def test_what_has_no_value_is_refused(value: Any, json: bool, words: str) -> None:
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        lake.variant([value], json=json)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "value", "words"),
+    [
+        (b"", b"\0", "version 0"),
+        (b"\x02\0\0", b"\0", "version 2"),
+        (b"\x01\xff\0", b"\0", "ends early"),
+        (b"\x01\0\0", b"", "empty"),
+        (b"\x01\0\0", b"\x0c", "ends early"),
+        (b"\x01\0\0", b"\xfc", "type 63"),
+        (b"\x01\0\0", b"\x02\x01\0\0\x01\0", "field 0 of a dictionary of 0"),
+        (b"\x01\x01\0\x01a", b"\x02\x02\0\0\0\x01\x02\0\0", "key twice"),
+        (b"\x01\0\0", b"\x20\x27\0\0\0\0", "more than 38 digits|broken"),
+        (b"\x01\0\0", b"\x0bab", "ends early"),
+        (b"\x01\0\0", b"\x05\xff", "broken"),
+        (b"\x01\0\0", ARRAYS_OF_ONE_ARRAY_TWICE, "overlap"),
+    ],
+)
+def test_broken_bytes_are_an_error(metadata: bytes, value: bytes, words: str) -> None:
+    with pytest.raises(lake.CorruptDatasetError, match=f"a value of VARIANT.*({words})"):
+        decode(metadata, value)
+
+
+def _fuzz(mutants: int) -> int:
+    dice, broken = random.Random(7), 0
+    known = [encode(value) for value in VALUES if len(repr(value)) < 5000]
+    for _ in range(mutants):
+        parts = [bytearray(part) for part in dice.choice(known)]
+        for _ in range(dice.randint(1, 4)):
+            part = dice.choice(parts)
+            at = dice.randrange(len(part) + 1)
+            change = dice.randrange(4)
+            if change == 0:
+                part[at : at + 1] = bytes((dice.randrange(256),))
+            elif change == 1:
+                del part[at : at + dice.randint(1, 8)]
+            elif change == 2:
+                part[at:at] = dice.randbytes(dice.randint(1, 8))
+            elif at < len(part):
+                part[at] ^= 1 << dice.randrange(8)
+        try:
+            decode_json(*map(bytes, parts))
+        except lake.CorruptDatasetError:
+            broken += 1
+    return broken
+
+
+def test_mutants_give_a_value_or_an_error() -> None:
+    assert 500 < _fuzz(2_000) < 2_000
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_mutants_give_a_value_or_an_error() -> None:
+    assert 25_000 < _fuzz(100_000) < 100_000
+
+
+def test_a_column_survives_pickling_and_arrows_own_format() -> None:
+    import pickle
+
+    table = pa.table({"v": lake.variant([{"a": 1}, None])})
+    assert pickle.loads(pickle.dumps(table)).equals(table)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(table)

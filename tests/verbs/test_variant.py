@@ -1,0 +1,298 @@
+"""Columns of VARIANT through every door of Python; DuckDB, which has the type, is the oracle."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.schema.variant_shredding import from_struct
+
+duckdb = pytest.importorskip("duckdb")
+
+TEXTS = [
+    '{"user": {"id": 7, "name": "é"}, "ts": 1.5, "tags": ["a", null]}',
+    "null",
+    None,
+    '{"user": {"id": "8"}, "big": 12345678901234567890}',
+    "[1, [2, {}]]",
+    '"text"',
+]
+
+
+def write(path: Path, **keywords: Any) -> Any:
+    rows = {"id": list(range(len(TEXTS))), "v": lake.variant(TEXTS, json=True)}
+    lake.write_dataset(rows, path, **keywords)
+    return lake.open_dataset(path)
+
+
+def texts(table: pa.Table, column: str = "v") -> list[str | None]:
+    return [one.to_json() for one in table.sort_by("id")[column]]
+
+
+def data_file(path: Path) -> str:
+    (found,) = path.glob("*.parquet")
+    return str(found)
+
+
+def test_duckdb_reads_the_files_as_its_own_variant(tmp_path: Path) -> None:
+    dataset = write(tmp_path)
+    found = duckdb.sql(f"SELECT v, v::JSON::VARCHAR FROM '{data_file(tmp_path)}' ORDER BY id")
+    assert str(found.types[0]) == "VARIANT"
+    given = [None if one is None else json.loads(one) for one in TEXTS]
+    shown = [None if one is None else json.loads(one) for _, one in found.fetchall()]
+    assert shown == given
+    table = dataset.scan().to_table()
+    assert [None if one is None else json.loads(one) for one in texts(table)] == given
+    frame = dataset.scan("id = 0").to_pandas()
+    assert frame["v"][0]["user"] == {"id": 7, "name": "é"}
+
+
+def test_statements_of_rows_keep_values(tmp_path: Path) -> None:
+    dataset = write(tmp_path)
+    change = pa.table({"id": [5, 9], "v": lake.variant([{"new": True}, b"\0"])})
+    merge = dataset.merge(change, "target.id = source.id")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    dataset.update({"v": None}, "id = 4")
+    dataset.update({"id": "id + 100"}, "id = 3")
+    dataset.delete("id = 1")
+    expected = [
+        *('{"tags":["a",null],"ts":1.5,"user":{"id":7,"name":"é"}}', None, None),
+        *('{"new":true}', '"AA=="', '{"big":12345678901234567890,"user":{"id":"8"}}'),
+    ]
+    assert texts(dataset.scan().to_table()) == expected
+    assert dataset.scan("v IS NULL").count_rows() == 2
+    dataset.compact()
+    assert texts(dataset.scan().to_table()) == expected
+    assert dataset.verify().ok
+    feed = dataset.changes(1).to_table()
+    values = [one.to_json() for one in feed.filter(pc.field("id") == 9)["v"]]
+    assert values == ['"AA=="']
+    lake.write_dataset({"id": [0], "v": lake.variant(["x"])}, tmp_path, mode="overwrite")
+    dataset.restore(1)
+    assert len(texts(dataset.scan().to_table())) == len(TEXTS)
+
+
+def test_the_catalog_knows_how_many_values_are_null_and_nothing_else(tmp_path: Path) -> None:
+    dataset = write(tmp_path)
+    bounds = dict(dataset.inspect.row_groups()["bounds"].to_pylist()[0])["v"]
+    assert (bounds["null_count"], bounds["lower"], bounds["upper"]) == (1, None, None)
+    lake.write_dataset({"id": [50], "v": lake.variant([None])}, tmp_path)
+    assert dataset.scan("v IS NOT NULL").explain().files_read == 1
+
+
+def test_a_column_that_is_added_later_is_null_in_old_rows(tmp_path: Path) -> None:
+    dataset = write(tmp_path)
+    dataset.add_column("w", lake.variant([]).type)
+    dataset.update({"w": "v"}, "id = 0")
+    assert texts(dataset.scan().to_table(), "w")[1:] == [None] * 5
+    dataset.rename_column("w", "x")
+    assert texts(dataset.scan("id = 0").to_table(), "x") == texts(dataset.scan("id = 0").to_table())
+
+
+def test_partitions_and_many_row_groups(tmp_path: Path) -> None:
+    rows = {"p": [n % 2 for n in range(500)], "id": list(range(500))}
+    values = lake.variant([None if n % 7 == 0 else {"n": n} for n in range(500)])
+    lake.write_dataset({**rows, "v": values}, tmp_path, partition_by="p", row_group_rows=64)
+    table = lake.open_dataset(tmp_path).scan("id >= 490").to_table().sort_by("id")
+    assert table["v"].to_pylist() == [None if n % 7 == 0 else {"n": n} for n in range(490, 500)]
+
+
+def test_engines_without_the_type_get_json(tmp_path: Path) -> None:
+    scan = write(tmp_path).scan("id = 0")
+    text = '{"tags":["a",null],"ts":1.5,"user":{"id":7,"name":"é"}}'
+    connection = duckdb.connect()
+    scan.to_duckdb(connection, "t")
+    assert connection.sql("SELECT v, v->>'$.user.id' FROM t").fetchall() == [(text, "7")]
+    polars = pytest.importorskip("polars")
+    assert scan.to_polars().collect()["v"].to_list() == [text]
+    feed = lake.open_dataset(tmp_path).changes(1)
+    assert feed.to_polars().filter(polars.col("id") == 0).collect()["v"].to_list() == [text]
+    assert feed.to_duckdb(connection, "f").filter("id = 0").fetchall()[0][1] == text
+    with pytest.raises(lake.SchemaMismatchError, match="Arrow's scanner has no type"):
+        scan.to_dataset()
+
+
+@pytest.mark.parametrize(
+    "layout", ["partition_by", "sort_by", "cluster_by", "bloom_filter_columns", "index_columns"]
+)
+def test_no_layout_is_by_a_variant(tmp_path: Path, layout: str) -> None:
+    with pytest.raises(lake.PlakeError, match=r"cannot partition|cannot have|no values that can"):
+        write(tmp_path, **{layout: "v"})
+
+
+@pytest.mark.parametrize(
+    "condition", ["v = 1", "v < 'a'", "v IN (1)", "upper(v) = 'A'", "coalesce(v, v) IS NULL"]
+)
+def test_values_are_not_compared(tmp_path: Path, condition: str) -> None:
+    with pytest.raises(lake.InvalidPredicateError, match=r"(?i)variant"):
+        write(tmp_path).scan(condition).to_table()
+
+
+def test_what_cannot_hold_the_type_refuses_it_by_name(tmp_path: Path) -> None:
+    dataset = write(tmp_path / "t")
+    one = lake.variant([1])
+    source, key = pa.table({"v": one}), "target.v = source.v"
+    with pytest.raises(lake.InvalidExpressionError, match="values of VARIANT and VARIANT"):
+        dataset.merge(source, key).when_matched_delete().execute()
+    inside = pa.StructArray.from_arrays([one], ["v"])
+    with pytest.raises(lake.SchemaMismatchError, match="a VARIANT inside of another type"):
+        lake.write_dataset({"s": inside}, tmp_path / "nested")
+    with pytest.raises(lake.SchemaMismatchError, match="DuckDB does not write exactly"):
+        write(tmp_path / "d", writer="duckdb")
+    with pytest.raises(lake.SchemaMismatchError, match="is variant and the data has string"):
+        lake.write_dataset({"id": [1], "v": ["text"]}, tmp_path / "t", promote_to_string=True)
+    with pytest.raises(lake.InvalidOptionError, match="has type variant, whose values are no keys"):
+        dataset.add_constraint("key", "UNIQUE (v)")
+    with pytest.raises(lake.IcebergUnsupportedError, match="type variant"):
+        dataset.export_iceberg()
+
+
+def test_files_of_others_are_taken_over_or_refused_by_name(tmp_path: Path) -> None:
+    dataset = write(tmp_path / "t")
+    write(tmp_path / "other")
+    dataset.add_files([data_file(tmp_path / "other")], copy=True)
+    assert texts(dataset.scan().to_table())[::2] == texts(dataset.scan().to_table())[1::2]
+    assert dataset.verify().ok
+    plain = str(tmp_path / "plain.parquet")
+    struct = pa.array([{"metadata": b"\x01\0\0", "value": b"\0"}])
+    pq.write_table(pa.table({"id": [1], "v": struct}), plain)
+    with pytest.raises(lake.SchemaMismatchError, match="is variant and the data has struct"):
+        dataset.add_files([plain], copy=True)
+
+
+def random_document(dice: random.Random, depth: int = 0) -> Any:
+    kind = dice.randrange(10 if depth < 3 else 6)
+    if kind < 3:
+        return dice.choice([None, True, 0, 7, -(10**12), 2**62, 1.5, -2.0, 1e300])
+    if kind < 6:
+        return dice.choice(["", "a", "é" * 40, "2020-01-01", "7"])
+    if kind < 9:
+        fields = dice.sample("abcde", dice.randrange(4))
+        return {name: random_document(dice, depth + 1) for name in fields}
+    return [random_document(dice, depth + 1) for _ in range(dice.randrange(4))]
+
+
+def test_shredded_files_of_duckdb_are_read_whole(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    documents = [random_document(dice) for _ in range(1000)]
+    # Most rows of one shape: DuckDB shreds what is common.
+    for n in range(0, 1000, 2):
+        documents[n] = {"id": n, "user": {"id": dice.choice([n, str(n)])}, "b": documents[n]}
+    given = [json.dumps(one) for one in documents]
+    path = tmp_path / "shredded.parquet"
+    connection = duckdb.connect()
+    connection.execute(
+        f"COPY (SELECT unnest(?) AS id, unnest(?)::JSON::VARIANT AS v, 'w' AS w) TO '{path}'",
+        [list(range(1000)), given],
+    )
+    assert "typed_value" in str(pq.ParquetFile(path).schema)
+    dataset = write(tmp_path / "t")
+    dataset.delete("TRUE")
+    dataset.add_files([str(path)], copy=True, schema_merge=True)
+    # DuckDB makes NULL of JSON's null.
+    shown = [json.loads(one or "null") for one in texts(dataset.scan().to_table())]
+    assert [json.dumps(one, sort_keys=True) for one in shown] == [
+        json.dumps(one, sort_keys=True) for one in documents
+    ]
+    bounds = dict(dataset.inspect.row_groups()["bounds"].to_pylist()[0])
+    assert bounds["v"]["null_count"] == sum(one is None for one in documents)
+    assert (bounds["w"]["lower"], bounds["w"]["upper"]) == ("w", "w")
+    assert dataset.scan("v IS NULL").count_rows() == bounds["v"]["null_count"]
+    dataset.compact()
+    assert texts(dataset.scan("id < 10").to_table()) == [
+        lake.variant([one])[0].to_json() for one in documents[:10]
+    ]
+
+
+def group(**parts: Any) -> pa.Array:
+    """A shredded column of one row."""
+    types = {"metadata": pa.binary(), "value": pa.binary()}
+    arrays = [pa.array([part], types.get(name)) for name, part in parts.items()]
+    return pa.StructArray.from_arrays(arrays, list(parts))
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"value": b"\x0c\1", "typed_value": 1}, "there twice"),
+        ({"value": b"\x0c\1", "typed_value": {"a": {"typed_value": 1}}}, "is no object"),
+        ({"value": b"\x02\x01\0\0\x02\x0c\1", "typed_value": {"a": {"typed_value": 1}}}, "'a'"),
+        ({"value": None, "typed_value": {"a": 1}}, "not a group"),
+        ({"value": None, "typed_value": timedelta(1)}, "which the format does not have"),
+        ({"metadata": b"\x07", "value": None, "typed_value": 1}, "version 7"),
+    ],
+)
+def test_shredded_parts_that_contradict_each_other_are_an_error(parts: Any, words: str) -> None:
+    column = pa.chunked_array([group(**{"metadata": b"\x01\x01\0\x01a", **parts})])
+    with pytest.raises(lake.CorruptDatasetError, match=words):
+        from_struct(column, "v")
+
+
+def test_broken_bytes_of_a_file_are_an_error_of_the_value(tmp_path: Path) -> None:
+    broken = pa.array([{"metadata": b"\x01\0\0", "value": b"\x0c"}], lake.variant([]).type)
+    lake.write_dataset({"v": broken}, tmp_path)
+    scan = lake.open_dataset(tmp_path).scan()
+    for read in (lambda: scan.to_table().to_pylist(), scan.to_pandas, scan.to_polars):
+        with pytest.raises(lake.CorruptDatasetError, match="a value of VARIANT"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("condition", "ids"),
+    [
+        ("v:user.id::int = 7", [0]),
+        ("v:`user`.id::bigint IN (7, 8)", [0, 3]),
+        ("variant_get(v, '$.user.name', 'string') = 'é'", [0]),
+        ("v:tags[0]::string = 'a' AND v:ts::decimal(3, 1) > 1", [0]),
+        ("v['user'] IS NULL", None),
+        ("v:['user'].id IS NULL", [1, 2, 4, 5]),
+        ("try_variant_get(v, '$', 'int') IS NULL", [0, 1, 2, 3, 4, 5]),
+        ("v::string IS NULL", [1, 2]),
+        ("is_variant_null(v)", [1]),
+        ("is_variant_null(v:tags[1])", [0]),
+        ("v::string = 'text' OR v:[0]::double = 1e0", [4, 5]),
+        ("TRY_CAST(v:[0] AS DOUBLE) = 1 AND v:[1][1] IS NOT NULL", [4]),
+        ("v:user.id = 7", None),
+        ("variant_get(v, 'user', 'int') = 7", None),
+        ("variant_get(v, '$.user', 'array<int>') IS NULL", None),
+        ("id:a::int = 7", None),
+        ("v:user.id::int > 6 AND v:user = 1", None),
+    ],
+)
+def test_conditions_on_paths(tmp_path: Path, condition: str, ids: list[int] | None) -> None:
+    scan = write(tmp_path).scan
+    if ids is None:
+        with pytest.raises(lake.PlakeError):
+            scan(condition).to_table()
+    else:
+        assert scan(condition).to_table()["id"].to_pylist() == ids
+
+
+def test_a_cast_to_null_is_not_taken_for_a_missing_value(tmp_path: Path) -> None:
+    # No value of the column is NULL, which must not rule out the file.
+    lake.write_dataset({"v": lake.variant([{"a": 1}, {"b": 2}])}, tmp_path)
+    assert lake.open_dataset(tmp_path).scan("v:a::int IS NULL").count_rows() == 1
+    assert lake.open_dataset(tmp_path).scan("NOT (v:a::int IS NOT NULL)").count_rows() == 1
+    assert lake.open_dataset(tmp_path).scan("coalesce(v:a::int, 5) = 5").count_rows() == 1
+
+
+def test_an_update_parses_json_and_a_constraint_reads_paths(tmp_path: Path) -> None:
+    dataset = write(tmp_path)
+    dataset.update({"v": "parse_json(concat('{\"n\": ', id, '}'))"}, "TRUE")
+    assert dataset.scan("v:n::int = id").count_rows() == len(TEXTS)
+    dataset.add_constraint("positive", "v:n::int >= 0")
+    with pytest.raises(lake.ConstraintViolationError, match="positive"):
+        lake.write_dataset({"id": [9], "v": lake.variant([{"n": -1}])}, tmp_path)
+    with pytest.raises(lake.InvalidExpressionError, match="is not JSON"):
+        dataset.update({"v": "parse_json('{')"}, "id = 0")
+    dataset.update({"v": "try_parse_json('{')"}, "id = 0")
+    assert dataset.scan("v IS NULL").count_rows() == 1
