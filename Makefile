@@ -48,14 +48,14 @@ oldest: setup ## Run the tests with the oldest packages that pyproject.toml allo
 
 # Hundreds of processes load the package: its bytecode is kept. A test that waits inside of a C
 # library cannot be interrupted: its worker ends and is replaced, a minute after pytest's timeout.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n 2 --dist loadscope \
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --dist loadscope \
 	-o faulthandler_timeout=660 -o faulthandler_exit_on_timeout=true
 
-test: setup lint ## Style, types and all tests, by two workers side by side
-	@. integration/java_home.sh && { $(BIN)/python -m tests.java_classes >/dev/null 2>&1; $(PYTEST) -m 'not long'; }
+test: setup lint ## Style, types and all tests, by three workers on two processors
+	@. integration/java_home.sh && $(PYTEST) -n 3 -m 'not long'
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
-	@$(PYTEST) -m 'not spark and not slow and not long'
+	@$(PYTEST) -n 2 -m 'not spark and not slow and not long'
 
 lint: $(STAMP) ## Style, by ruff
 	@$(BIN)/ruff check .
@@ -77,6 +77,7 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
 
 integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
+	@. integration/java_home.sh && $(BIN)/python -m tests.java_classes >/dev/null 2>&1
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
 	@. integration/java_home.sh && $(BIN)/python integration/statements.py

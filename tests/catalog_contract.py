@@ -961,7 +961,7 @@ class CatalogContract:
     def test_a_search_finds_every_overlap_on_any_level(self, catalog: Catalog) -> None:
         """Bounds of all widths, at their own level or a lower one, and ranges of all kinds."""
 
-        @settings(max_examples=40)
+        @settings(max_examples=20)
         @given(
             held=st.lists(st.tuples(KEYS, KEYS, st.integers(0, 12)), min_size=1),
             extremes=st.booleans(),
@@ -1022,6 +1022,7 @@ class CatalogContract:
         both = SearchAll((even, point(1, 33, 42)))
         assert live(catalog, dataset.id, 1, both) == {"f3", "f4"}
 
+    @pytest.mark.one_catalog
     def test_conditions_with_very_many_terms(self, catalog: Catalog) -> None:
         dataset = commit(
             catalog, [(file_of(f"f{n}"), [bound(c, n, n) for c in (1, 2)]) for n in range(20)]
@@ -1240,6 +1241,7 @@ class CatalogContract:
         with open_catalog(url) as catalog, catalog.read() as reader:
             assert len(reader.transactions(1000)) == 1
 
+    @pytest.mark.one_catalog
     def test_a_catalog_of_the_third_format_stays_readable_and_its_readers_are_refused(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -1252,6 +1254,7 @@ class CatalogContract:
         with refused_in_release(3, monkeypatch), open_catalog(url) as old, old.read():
             pass
 
+    @pytest.mark.one_catalog
     def test_a_catalog_of_the_fourth_format_stays_readable_and_its_readers_are_refused(
         self,
         url: str,
@@ -1275,6 +1278,7 @@ class CatalogContract:
         with refused_in_release(4, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_rows_of_the_fifth_format_get_identities_and_its_readers_are_refused(
         self,
         url: str,
@@ -1307,6 +1311,7 @@ class CatalogContract:
         with refused_in_release(5, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_datasets_of_the_sixth_format_can_get_names_and_its_readers_are_refused(
         self,
         url: str,
@@ -1326,6 +1331,7 @@ class CatalogContract:
         with refused_in_release(6, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_datasets_of_the_seventh_format_can_get_branches_and_its_readers_are_refused(
         self,
         url: str,
@@ -1346,6 +1352,7 @@ class CatalogContract:
         with refused_in_release(7, monkeypatch):
             lake.read_dataset(uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_a_catalog_of_the_eighth_format_stays_readable_and_its_writers_are_refused(
         self,
         url: str,
@@ -1367,6 +1374,7 @@ class CatalogContract:
         with refused_in_release(8, monkeypatch):
             lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_a_catalog_of_the_ninth_format_stays_readable_and_its_writers_are_refused(
         self,
         url: str,
@@ -1386,6 +1394,7 @@ class CatalogContract:
         with refused_in_release(9, monkeypatch):
             lake.write_dataset(pa.table({"a": [4]}), uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_writes_of_the_tenth_format_can_be_committed_and_its_writers_are_refused(
         self,
         url: str,
@@ -1404,6 +1413,7 @@ class CatalogContract:
         with refused_in_release(10, monkeypatch):
             lake.write_dataset(pa.table({"a": [3]}), uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_datasets_of_the_eleventh_format_can_be_cloned_and_its_vacuums_are_refused(
         self,
         url: str,
@@ -1423,6 +1433,7 @@ class CatalogContract:
         with refused_in_release(11, monkeypatch):
             lake.open_dataset(uri, catalog=url).vacuum()
 
+    @pytest.mark.one_catalog
     def test_datasets_of_the_eleventh_format_can_get_constraints_and_its_writers_are_refused(
         self,
         url: str,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -50,6 +52,9 @@ def _one_catalog(items: list[pytest.Item]) -> None:
     for item in items:
         name, _, case = item.nodeid.rstrip("]").partition("[")
         parts = case.split("-")
+        if contract := re.fullmatch(r".*::Test(\w+)Contract::(\w+)", name):
+            parts.append(contract[1].lower())
+            name = contract[2]
         others = [part for part in parts if part not in SHARES]
         if item.get_closest_marker("one_catalog") and len(others) < len(parts):
             share = min(SHARES[part] for part in parts if part in SHARES)
@@ -95,12 +100,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _one_catalog(items)
     _sample(items)
     if hasattr(config, "workerinput"):
-        from tests.lanes import order
+        from tests.lanes import Priority, order
 
         order(items, Path(config.workerinput["lane"]), config.workerinput["workerid"])
+        config.pluginmanager.register(Priority())
 
 
-# --- two workers side by side: see `tests/lanes.py` ----------------------------------------
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look at the tests and modules again: they stay."""
+    gc.freeze()
+
+
+# --- workers side by side: see `tests/lanes.py` --------------------------------------------
 
 _LANE = Path(tempfile.gettempdir(), f"plake-lane-{os.getpid()}")
 

@@ -2,8 +2,9 @@
 
     python -m tests.java_classes
 
-makes the archive where there is none, which takes as long as two starts. Java ignores an archive
-that is not of its own version and class path.
+makes the archive where there is none. That takes the time of seven starts that it saves, more than
+`make test` has, so `make integration` makes it. Java ignores an archive that is not of its own
+version and class path.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,22 @@ def order(items: list[pytest.Item], lane: Path, worker: str) -> None:
     new = lane.with_suffix(f".{worker}")
     new.write_text("\n".join(item.nodeid for item in items if item.get_closest_marker("spark")))
     new.replace(lane)
+
+
+class Priority:
+    """Only what the worker with Spark leaves of the processors is for the others.
+
+    It has the longest way to go, and often waits for a stream or a process. The others fill these
+    gaps: there is one worker more than there are processors.
+    """
+
+    def __init__(self) -> None:
+        self._is_decided = False
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if not self._is_decided and item.get_closest_marker("spark") is None:
+            os.nice(5)
+        self._is_decided = True
 
 
 class Lanes(LoadScopeScheduling):

@@ -276,7 +276,7 @@ STATEMENTS = (
 )
 
 
-@pytest.mark.parametrize("count", [800, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [300, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.cases(2)
 def test_no_text_that_spark_accepts_is_changed(
     spark: SparkSession, spark_catalog: SparkSession, count: int

@@ -118,7 +118,9 @@ def docstring(thing: Any) -> Session:
     if isinstance(thing, ModuleType):
         return Session(Path(str(thing.__file__)), 0, thing.__doc__ or "", IN_DOCSTRINGS)
     thing = getattr(thing, "__func__", thing)
-    line = inspect.getsourcelines(thing)[1]  # of `def`, the docstring begins one below
+    code = getattr(inspect.unwrap(thing), "__code__", None)
+    # Of `def`: the docstring begins one below.
+    line = code.co_firstlineno if code else inspect.getsourcelines(thing)[1]
     return Session(Path(inspect.getfile(thing)), line, thing.__doc__ or "", IN_DOCSTRINGS)
 
 

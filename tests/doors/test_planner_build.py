@@ -85,6 +85,7 @@ def compile_again(version: str, folder: Path) -> None:
         assert again.read_bytes() == committed.read_bytes()
 
 
+@pytest.mark.long  # `make test` compares the hash of the sources
 @pytest.mark.slow
 def test_a_new_build_gives_the_committed_jar(tmp_path: Path) -> None:
     """Byte for byte with a JDK of the recorded feature version, which integration/java.sh installs.

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -145,61 +146,70 @@ def logical_type(footer: Node) -> None:
     footer[2][1].add(field(STRUCT, 10, [field(STRUCT, 99, [])]))
 
 
-REFUSED = {
-    "empty": (b"", "0 bytes"),
-    "four bytes": (b"PAR1", "4 bytes"),
-    "no footer": (b"PAR1" + b"\x00" * 4 + b"PAR1", "thrift"),
-    "another magic": (VALID[:-4] + b"PAR2", "does not end"),
-    "cut": (VALID[: len(VALID) // 2], "does not end"),
-    "encrypted footer": (VALID[:-4] + b"PARE", "encrypted"),
-    "negative length": (with_length(-1), "the file has"),
-    "length of terabytes, cut to 32 bits": (with_length(2**31 - 1), "the file has"),
-    "short length": (with_length(10), ""),
-    "nested structures without end": (fuzz.framed(b"PAR1", b"\x1c" * 500_000), ""),
-    "nested lists without end": (fuzz.framed(b"PAR1", b"\x19" * 500_000), ""),
-    "two billion row groups": (fuzz.framed(b"PAR1", b"\x49\xfc\xff\xff\xff\xff\x07"), ""),
-    "a million schema elements": (
-        fuzz.framed(b"PAR1", b"\x15\x04\x19\xfc\xc0\x84\x3d" + b"\xff" * 1_000_000),
-        "",
-    ),
-    "another physical type": (change(column_type), "DOUBLE; the schema says INT64"),
-    "unknown physical type": (change(in_metadata(1, 77)), "number 77"),
-    "histogram of other levels": (change(histogram), "histogram"),
-    "fewer chunks than columns": (change(one_chunk_less), "2 column chunks, not 3"),
-    "more chunks than columns": (change(one_chunk_more), "4 column chunks, not 3"),
-    "no metadata of a chunk": (change(without_metadata), "no metadata"),
-    "encrypted column": (change(encrypted_column), "encrypted"),
-    "encrypted file, plain footer": (change(encrypted_file), "encrypted"),
-    "negative row count": (change(value(3, -5)), "negative row count"),
-    "more children than elements": (change(schema((b"r", 5), (b"a", None))), ""),
-    "fewer children than elements": (change(schema((b"r", 1), (b"a", None), (b"b", None))), ""),
-    "negative children": (change(schema((b"r", -1), (b"a", None))), ""),
-    "name that is not UTF-8": (change(name(b"\xff\xfe")), "utf-8"),
-    "writer that is not UTF-8": (change(value(6, b"\xff\xfe")), "utf-8"),
-}
-if PYARROW >= 26:  # older ones run out of stack, and the process ends
-    REFUSED["deep groups"] = (change(schema(*[(b"g", 1)] * 60_000, (b"a", None))), "")
-ANSWERED = {
-    "valid": (VALID, [1]),
-    "bounds of no bytes": (change(bound(b"")), [0, 1]),
-    "bounds of three bytes": (change(bound(b"\x00\x00\x00")), [0, 1]),
-    "bounds of nine bytes": (change(bound(b"\x00" * 9)), [0, 1]),
-    "pages beyond the file": (change(in_metadata(9, 2**40)), [1]),
-    "negative sizes": (change(in_metadata(7, -(2**40))), [1]),
-    "unknown codec": (change(in_metadata(4, 99)), [1]),
-    "unknown encoding": (change(in_metadata(2, (I32, [field(I32, 0, 99)]))), [1]),
-    "metadata that is not UTF-8": (
-        change(value(5, (STRUCT, [field(STRUCT, 0, [field(BINARY, 1, b"\xff")])]))),
-        [1],
-    ),
-    "same name twice": (change(name(b"x")), [1]),
-}
+@cache
+def refused() -> dict[str, tuple[bytes, str]]:
+    """The bytes of each bad file, and a part of the reason."""
+    found = {
+        "empty": (b"", "0 bytes"),
+        "four bytes": (b"PAR1", "4 bytes"),
+        "no footer": (b"PAR1" + b"\x00" * 4 + b"PAR1", "thrift"),
+        "another magic": (VALID[:-4] + b"PAR2", "does not end"),
+        "cut": (VALID[: len(VALID) // 2], "does not end"),
+        "encrypted footer": (VALID[:-4] + b"PARE", "encrypted"),
+        "negative length": (with_length(-1), "the file has"),
+        "length of terabytes, cut to 32 bits": (with_length(2**31 - 1), "the file has"),
+        "short length": (with_length(10), ""),
+        "nested structures without end": (fuzz.framed(b"PAR1", b"\x1c" * 500_000), ""),
+        "nested lists without end": (fuzz.framed(b"PAR1", b"\x19" * 500_000), ""),
+        "two billion row groups": (fuzz.framed(b"PAR1", b"\x49\xfc\xff\xff\xff\xff\x07"), ""),
+        "a million schema elements": (
+            fuzz.framed(b"PAR1", b"\x15\x04\x19\xfc\xc0\x84\x3d" + b"\xff" * 1_000_000),
+            "",
+        ),
+        "another physical type": (change(column_type), "DOUBLE; the schema says INT64"),
+        "unknown physical type": (change(in_metadata(1, 77)), "number 77"),
+        "histogram of other levels": (change(histogram), "histogram"),
+        "fewer chunks than columns": (change(one_chunk_less), "2 column chunks, not 3"),
+        "more chunks than columns": (change(one_chunk_more), "4 column chunks, not 3"),
+        "no metadata of a chunk": (change(without_metadata), "no metadata"),
+        "encrypted column": (change(encrypted_column), "encrypted"),
+        "encrypted file, plain footer": (change(encrypted_file), "encrypted"),
+        "negative row count": (change(value(3, -5)), "negative row count"),
+        "more children than elements": (change(schema((b"r", 5), (b"a", None))), ""),
+        "fewer children than elements": (change(schema((b"r", 1), (b"a", None), (b"b", None))), ""),
+        "negative children": (change(schema((b"r", -1), (b"a", None))), ""),
+        "name that is not UTF-8": (change(name(b"\xff\xfe")), "utf-8"),
+        "writer that is not UTF-8": (change(value(6, b"\xff\xfe")), "utf-8"),
+    }
+    if PYARROW >= 26:  # older ones run out of stack, and the process ends
+        found["deep groups"] = (change(schema(*[(b"g", 1)] * 60_000, (b"a", None))), "")
+    return found
+
+
+@cache
+def answered() -> dict[str, tuple[bytes, list[int]]]:
+    """The bytes of each file that can be pruned, and its row groups with n = 7."""
+    return {
+        "valid": (VALID, [1]),
+        "bounds of no bytes": (change(bound(b"")), [0, 1]),
+        "bounds of three bytes": (change(bound(b"\x00\x00\x00")), [0, 1]),
+        "bounds of nine bytes": (change(bound(b"\x00" * 9)), [0, 1]),
+        "pages beyond the file": (change(in_metadata(9, 2**40)), [1]),
+        "negative sizes": (change(in_metadata(7, -(2**40))), [1]),
+        "unknown codec": (change(in_metadata(4, 99)), [1]),
+        "unknown encoding": (change(in_metadata(2, (I32, [field(I32, 0, 99)]))), [1]),
+        "metadata that is not UTF-8": (
+            change(value(5, (STRUCT, [field(STRUCT, 0, [field(BINARY, 1, b"\xff")])]))),
+            [1],
+        ),
+        "same name twice": (change(name(b"x")), [1]),
+    }
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("bad")
-    for case, (data, _) in {**REFUSED, **ANSWERED}.items():
+    for case, (data, _) in {**refused(), **answered()}.items():
         (folder / f"{case}.parquet").write_bytes(data)
     done = subprocess.run(
         [sys.executable, "-c", READ, str(folder)], capture_output=True, text=True, check=False
@@ -212,7 +222,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_bad_file_is_refused_by_name(outcomes: dict[str, str]) -> None:
     wrong = {
         case: outcomes[case]
-        for case, (_, reason) in REFUSED.items()
+        for case, (_, reason) in refused().items()
         if not outcomes[case].startswith("CorruptDatasetError")
         or f"{case}.parquet" not in outcomes[case]
         or reason not in outcomes[case].lower() + outcomes[case]
@@ -221,8 +231,8 @@ def test_a_bad_file_is_refused_by_name(outcomes: dict[str, str]) -> None:
 
 
 def test_what_does_not_concern_pruning_does_not_hinder_it(outcomes: dict[str, str]) -> None:
-    found = {case: outcomes[case] for case in ANSWERED}
-    assert found == {case: f"row groups {groups}" for case, (_, groups) in ANSWERED.items()}
+    found = {case: outcomes[case] for case in answered()}
+    assert found == {case: f"row groups {groups}" for case, (_, groups) in answered().items()}
 
 
 def test_a_dataset_whose_file_became_a_bad_one_says_so(tmp_path: Path) -> None:

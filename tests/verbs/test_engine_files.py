@@ -9,6 +9,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import datafusion
 import duckdb
@@ -432,7 +433,7 @@ def test_promotions_that_engines_cast_differently(tmp_path: Path, read_in: Any) 
 
 
 def test_remote_stores_are_read_by_plake(tmp_path: Path, read_in: Any) -> None:
-    uri = f"memory://engines/{tmp_path.name}"
+    uri = f"memory://engines/{uuid4()}"
     catalog = f"sqlite:///{tmp_path}/catalog.db"
     lake.write_dataset(every_type(), uri, catalog=catalog, row_group_rows=4)
     dataset = lake.open_dataset(uri, catalog=catalog)
