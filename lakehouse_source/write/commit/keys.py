@@ -344,6 +344,11 @@ class NewKeys:
             self._compare(one, None)
         self._seen = snapshot.seen
 
+    def under_lock(self) -> NewKeys:
+        """The same keys, for which others' files are always read under the lock."""
+        self._tries = _TRIES_WITHOUT_LOCK
+        return self
+
     def check_newer(
         self,
         tx: CatalogReader,
