@@ -167,12 +167,12 @@ def test_serializable_transactions_of_four_processes_have_an_order(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(1000, 2000, 250))
+@pytest.mark.parametrize("first", range(1000, 2000, 100))
 def test_a_thousand_serializable_histories_have_an_order(
     first: int, catalog: lake.Catalog, tmp_path: Path
 ) -> None:
-    _, committed = check(catalog, tmp_path, range(first, first + 250), "serializable", set())
-    assert committed > 250
+    _, committed = check(catalog, tmp_path, range(first, first + 100), "serializable", set())
+    assert committed > 100
 
 
 @pytest.mark.long
