@@ -3010,6 +3010,25 @@ MUTANTS = [
             "        read={},",
         ),
     ),
+    *_in(
+        "write/commit/transaction.py",
+        ("verbs/test_transactions.py", "verbs/test_histories.py"),
+        (
+            "a transaction that only reads is not checked",
+            "        if self._entries or self._reads or self._failure is not None:",
+            "        if self._entries or self._failure is not None:",
+        ),
+        (
+            "others may change a dataset that a transaction uses again",
+            "            self._pinned.setdefault(key, self._heads[key])",
+            "            pass",
+        ),
+        (
+            "files of a transaction get other ids each time",
+            "        return self._ids[self._given - count : self._given]",
+            "        return self._free[:count]",
+        ),
+    ),
 ]
 
 

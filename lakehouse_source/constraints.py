@@ -31,11 +31,11 @@ from lakehouse_source.language.expression import Expression, at_one_time, scope_
 from lakehouse_source.language.nodes import Call, Name, any_of, constant, is_null, names
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.properties import Check
+from lakehouse_source.schema.arrow_arrays import shown_row
 from lakehouse_source.schema.fields import field_id, find_field, find_name, has_collation
 from lakehouse_source.schema.ordinal import domain
 
-# Characters of a row in an error, and of a constraint's name.
-_SHOWN = 200
+# Characters of a constraint's name.
 _LONGEST_NAME = 255
 _ZONE = "UTC"
 
@@ -233,21 +233,6 @@ def check_rows(rows: pa.Table, constraints: Sequence[Constraint]) -> None:
             first = min(first or (at, one), (at, one), key=lambda found: found[0])
     if first is not None:
         raise first[1].violation(rows.slice(first[0], 1))
-
-
-def shown_row(rows: pa.Table, number: int, columns: Iterable[str]) -> str:
-    """Some values of a row on one line, first those of the columns that a condition reads."""
-    names = rows.column_names
-    shown = dict.fromkeys((*(name for name in columns if name in names), *names))
-    text = ", ".join(f"{name} = {_value(rows.column(name)[number])}" for name in shown)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
-
-
-def _value(scalar: pa.Scalar) -> str:
-    try:
-        return repr(scalar.as_py())
-    except (OverflowError, ValueError):  # Python has no such moment
-        return str(scalar.cast(pa.string()).as_py())
 
 
 def missing(required: Mapping[str, Check], checked: Iterable[Constraint]) -> tuple[str, ...]:

@@ -18,8 +18,11 @@ from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.storage import Storage
 from lakehouse_source.write import delta
 from lakehouse_source.write.add_files import ReadFooters, add_files
+from lakehouse_source.write.commit.apply import check_read
 from lakehouse_source.write.commit.commit import abort, commit, commit_all
+from lakehouse_source.write.commit.conflicts import Isolation, isolation_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 from lakehouse_source.write.layout import compact_after
 from lakehouse_source.write.rows import opened_input, stage, write_options
 
@@ -27,27 +30,41 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 
-# --- Writes to several datasets of one catalog that become visible together, or not at all.
+# --- Statements over datasets of one catalog that become visible together, or not at all.
 
 
-def transaction(catalog: CatalogLike) -> Transaction:
-    """Several writes, to different datasets of one catalog, as one commit.
+def transaction(catalog: CatalogLike, *, isolation: str | None = None) -> Transaction:
+    """Any statements over datasets of one catalog, as one commit.
 
-    Each `write` writes its files at once. All writes become visible when the block ends, in
-    one database transaction. If the block or the commit raises, none becomes visible and
-    the files are deleted.
+    Statements write their files at once, and reads of the transaction see what it has done. All
+    becomes visible when the block ends, in one database transaction. If the block or the commit
+    raises, nothing becomes visible and the files are deleted.
+
+    Args:
+        catalog: as in `write_dataset`.
+        isolation: that of all UPDATE, DELETE and MERGE in the block; by default each has its own.
+            With "serializable" the commit also refuses where other commits changed or added rows
+            that scans of the block may have read. What dataset or version was read otherwise, as by
+            `history`, is not checked.
+
+    Others may commit meanwhile, and the rules for two writers hold for each statement. A dataset
+    that the block uses again after it wrote to it must stay as it is until the end.
 
     >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
-    ...     tx.write({"id": [1]}, "/data/orders")
-    ...     tx.write({"order": [1, 1]}, "/data/lines", mode="overwrite")
-    >>> [result.row_count for result in tx.results]
-    [1, 2]
+    ...     tx.write({"id": [1, 2], "paid": [False, False]}, "/data/orders")
+    ...     orders = tx.open_dataset("/data/orders")
+    ...     changed = orders.update({"paid": "true"}, "id = 2")
+    ...     tx.write(orders.scan("paid").to_table(), "/data/paid", mode="overwrite")
+    >>> [result.version for result in tx.results]
+    [1, 2, 1]
     """
-    return Transaction(catalog)
+    if isolation is not None:
+        isolation_of(isolation)
+    return Transaction(catalog, isolation=isolation)
 
 
 class Transaction:
-    """Use it in a `with` block. Afterwards `results` has one entry per write, in order.
+    """Use it in a `with` block. Afterwards `results` has one entry per commit, in order.
 
     >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
     ...     tx.write({"id": [1]}, "/data/orders")
@@ -55,64 +72,104 @@ class Transaction:
     [1]
     """
 
-    def __init__(self, catalog: CatalogLike) -> None:
+    def __init__(self, catalog: CatalogLike, *, isolation: str | None = None) -> None:
         self.results: list[WriteResult] = []
         self._given = catalog
-        self._catalog: Catalog | None = None
+        self._isolation = None if isolation is None else isolation_of(isolation)
         self._writes: list[tuple[StagedWrite, list[FileMetadata]]] = []
+        self._opened: Catalog | None = None
+        self._catalog: TransactionCatalog | None = None
 
     def __enter__(self) -> Transaction:
-        self._catalog = open_catalog(self._given)
+        self._opened = open_catalog(self._given)
+        check = check_read if self._isolation is Isolation.SERIALIZABLE else None
+        self._catalog = TransactionCatalog(self._opened, self._isolation, check)
         return self
 
     def write(self, data: Any, dataset_uri: PathLike, **keywords: Any) -> None:
         """Write rows to a dataset, as `write_dataset` does, with its keywords except `catalog`.
 
         Raises:
-            InvalidOptionError: this transaction writes to the dataset already, or has
-                ended; and what `write_dataset` raises.
+            InvalidOptionError: the transaction has not begun or has ended; and what `write_dataset`
+                raises.
 
         >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
         ...     tx.write(flights, "/data/all", partition_by="month")
         ...     tx.write(flights, "/data/all")
-        Traceback (most recent call last):
-        lakehouse_source.errors.InvalidOptionError: option 'path' (given: 'file:///data/all'): ...
+        >>> [result.version for result in tx.results]
+        [1, 2]
         """
+        address = self._address(dataset_uri, keywords)
+        schema, progress = keywords.pop("schema", None), keywords.pop("progress", False)
+        options = write_options(**keywords)
+        catalog = self._catalog
+        assert catalog is not None
+        rows, relation = opened_input(data, schema, options.writer)
+        staged, files = stage(catalog, address, rows, options, relation=relation, progress=progress)
+        self._writes.append((staged, files))
+
+        def act() -> None:
+            result = commit(catalog, staged, files)
+            compact_after(catalog, staged, result)
+
+        def undo(failure: BaseException | None) -> None:
+            abort(catalog, staged, files, failure=failure)
+
+        catalog.defer(staged.uri, act, undo)
+
+    def open_dataset(self, dataset_uri: PathLike, **keywords: Any) -> Dataset:
+        """Open a dataset as this transaction sees it, to read it and to change it.
+
+        Its UPDATE, DELETE and MERGE, and changes of its schema, properties and constraints, wait
+        for the end of the block. Others are refused. The numbers of versions that others have not
+        seen yet may change until then. Afterwards the handle is of no use.
+
+        Args:
+            dataset_uri, keywords: as in `write_dataset`; `storage_options`.
+
+        Raises:
+            DatasetNotFoundError, InvalidOptionError
+
+        >>> with lake.transaction("sqlite:////data/catalog.db") as tx:
+        ...     tx.write({"id": [1, 2]}, "/data/orders")
+        ...     orders = tx.open_dataset("/data/orders")
+        ...     deleted = orders.delete("id = 1")
+        ...     orders.scan().count_rows()
+        1
+        """
+        return Dataset(self._address(dataset_uri, keywords))
+
+    def _address(self, dataset_uri: PathLike, keywords: dict[str, Any]) -> Address:
         if self._catalog is None:
             raise InvalidOptionError(
                 option="transaction", reason="has not begun or has ended: use it in a with block."
             )
         if "catalog" in keywords:
             raise InvalidOptionError(option="catalog", reason="is that of the transaction.")
-        address = Address.named(dataset_uri, self._catalog, keywords.pop("storage_options", None))
-        if any(address.is_at(staged.uri) for staged, _files in self._writes):
-            raise InvalidOptionError(
-                option="path",
-                value=address.uri,
-                reason="is written by this transaction already. Write all of its rows at once, "
-                "or use two transactions.",
-            )
-        schema, progress = keywords.pop("schema", None), keywords.pop("progress", False)
-        options = write_options(**keywords)
-        rows, relation = opened_input(data, schema, options.writer)
-        self._writes.append(
-            stage(self._catalog, address, rows, options, relation=relation, progress=progress)
-        )
+        address = Address.named(dataset_uri, self._opened, keywords.pop("storage_options", None))
+        address.catalog = self._catalog
+        return address
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        opened, self._opened = self._opened, None
         catalog, self._catalog = self._catalog, None
         assert catalog is not None
+        assert opened is not None
         try:
-            if error is None:
-                self.results = commit_all(catalog, self._writes)
-                for (staged, _files), result in zip(self._writes, self.results):
-                    compact_after(catalog, staged, result)
-            else:
-                for staged, files in self._writes:
-                    abort(catalog, staged, files)
+            try:
+                if error is None and catalog.only_writes():
+                    self.results = commit_all(catalog.database, self._writes)
+                    for (staged, _), result in zip(self._writes, self.results):
+                        compact_after(catalog.database, staged, result)
+                elif error is None:
+                    self.results = catalog.commit_all()
+            except BaseException as failure:
+                catalog.end(failure, committed=False)
+                raise
+            catalog.end(error, committed=error is None)
         finally:
-            if catalog is not self._given:
-                catalog.close()
+            if opened is not self._given:
+                opened.close()
 
 
 def write_dataset(

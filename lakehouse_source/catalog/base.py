@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote_plus
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
@@ -34,7 +34,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.failpoints import reach
 from lakehouse_source.logs import COMMIT, milliseconds
-from lakehouse_source.model import WriteResult
+from lakehouse_source.model import SeenVersion, WriteResult
 from lakehouse_source.storage import (
     Storage,
     UriOfCatalog,
@@ -200,6 +200,10 @@ class Catalog(ABC):
     def still(self) -> AbstractContextManager[CatalogReader]:
         """One snapshot for long work, which does not make writers wait."""
         return self.read()
+
+    def note_read(self, key: str, uri: str, seen: SeenVersion, condition: Any) -> None:
+        """Rows of a condition are read of a dataset at a version. A transaction remembers it."""
+        return
 
     def fill(self, ids: Mapping[str, int], work: Callable[[Session], None]) -> None:
         """Make this catalog with the rows that `work` inserts: all of it, or nothing.

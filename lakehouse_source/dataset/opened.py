@@ -27,6 +27,7 @@ from lakehouse_source.result_tables import History
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.streaming import Rules
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 
 if TYPE_CHECKING:
     from lakehouse_source.pictures.markup import Markup
@@ -81,6 +82,8 @@ class OpenDataset:
         The verb has to return its result: an error would say that nothing was committed.
         """
         self._seen = None
+        if isinstance(self._address.catalog, TransactionCatalog):
+            return  # a dataset that is read there must stay as it is
         with suppress(PlakeError):
             self.refresh()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import uuid6
 
-from lakehouse_source.constraints import check_rows, shown_row
+from lakehouse_source.constraints import check_rows
 from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
@@ -29,7 +29,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.align import align, by_name, check_digits
-from lakehouse_source.schema.arrow_arrays import with_offsets
+from lakehouse_source.schema.arrow_arrays import shown_row, with_offsets
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import partition_folder

@@ -73,7 +73,11 @@ class Scan:
     @contextmanager
     def _snapshot(self) -> Iterator[tuple[CatalogReader, Snapshot]]:
         with self._address.open() as catalog, catalog.read() as reader:
-            yield reader, self._address.snapshot(catalog, reader, self._version, self._timestamp)
+            found = self._address.snapshot(catalog, reader, self._version, self._timestamp)
+            if not isinstance(self._version, (int, str)) and self._timestamp is None:
+                key = found.dataset.base_uri
+                catalog.note_read(key, found.uri, found.seen, self._predicates)
+            yield reader, found
 
     def plan(self, *, account: bool = False, statistics: bool = False) -> ScanPlan:
         """The tasks of this scan; opens no data file.

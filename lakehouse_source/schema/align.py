@@ -18,6 +18,7 @@ from lakehouse_source.schema.arrow_arrays import (
     entries,
     parts,
     relabel,
+    shown_row,
     typed_nulls,
     with_parts,
     without_hidden_nulls,
@@ -150,10 +151,12 @@ def align(
         else:
             column = convert(table.column(places[id(found)]), found, field, match, default)
         if not field.nullable and column.null_count:
+            row = shown_row(table, pc.index(column.is_null(), True).as_py(), [field.name])
             raise SchemaMismatchError(
                 column=field.name,
                 expected=field.type,
-                reason=f"is not nullable and the data has {column.null_count} NULL values",
+                reason=f"is not nullable and the data has {column.null_count} NULL values, the "
+                f"first in the row with {row}",
                 hint=NULL_HINT,
             )
         columns.append(column)

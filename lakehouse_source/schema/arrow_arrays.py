@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +42,8 @@ def batches(table: pa.Table) -> list[pa.RecordBatch]:
 # --- Rebuilds nested Arrow arrays from their buffers, where Arrow's casts do not work.
 
 
+# Characters of a row in an error.
+_SHOWN = 200
 NULL_HINT = (
     "Fill or drop them, or write with schema_merge=True (Spark: option mergeSchema) to allow them."
 )
@@ -334,3 +336,18 @@ def _lists_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     # Back to the places of all rows.
     places = pc.subtract(pc.cumulative_sum(same_length.cast(pa.int64())), 1)
     return pc.and_(same_length, equal.take(pc.max_element_wise(places, 0)))
+
+
+def shown_row(rows: pa.Table, number: int, columns: Iterable[str]) -> str:
+    """Some values of a row on one line, first those of the columns that a condition reads."""
+    names = rows.column_names
+    shown = dict.fromkeys((*(name for name in columns if name in names), *names))
+    text = ", ".join(f"{name} = {_value(rows.column(name)[number])}" for name in shown)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+def _value(scalar: pa.Scalar) -> str:
+    try:
+        return repr(scalar.as_py())
+    except (OverflowError, ValueError):  # Python has no such moment
+        return str(scalar.cast(pa.string()).as_py())

@@ -82,12 +82,13 @@ class PlakeDataSource(DataSource):
         found: Frame | PlakeError
         try:
             found = self._frame.pinned()
-            version = found.version
+            version, location = found.version, getattr(found, "location", None)
         except PlakeError as error:
             # Told when the frame is read: an error of a pickle would hide why.
-            found, version = error, None
+            found, version, location = error, None, None
         # The planner extension takes the version from the envelope (`RowStatements.java`).
-        envelope = for_pickle(encode_response({ScanResponse.VERSION: version}))
+        told = {ScanResponse.VERSION: version, ScanResponse.LOCATION: location}
+        envelope = for_pickle(encode_response(told))
         return {"envelope": envelope, "options": self.options, "packed": pickle.dumps(found)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

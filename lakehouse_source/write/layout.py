@@ -44,6 +44,7 @@ from lakehouse_source.write.commit.commit import abort, commit_rewrite
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.rewrite import Copy, copy_of
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 from lakehouse_source.write.rows import heartbeat_of, with_heartbeat
 
 # --- Small files of each partition become few large ones: a commit that changes no row.
@@ -572,6 +573,9 @@ def compact_after(catalog: Catalog, staged: StagedWrite, result: WriteResult) ->
     is cheap, and no partition is forgotten because several writers share it. An error here does not
     undo the commit: a conflict waits for the next time, and another error is logged.
     """
+    if isinstance(catalog, TransactionCatalog):
+        catalog.after(lambda database: compact_after(database, staged, result))
+        return
     least, files = staged.compact_min_files, len(result.metadata)
     if least is None or not files or result.version % max(1, least // files):
         return

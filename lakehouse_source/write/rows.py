@@ -420,7 +420,7 @@ def heartbeat_of(catalog: Catalog, staged: StagedWrite) -> Callable[[], None]:
     """A function that tells the catalog that a write goes on, for `with_heartbeat`."""
 
     def beat() -> None:
-        with catalog.write() as tx:
+        with catalog.database.write() as tx:
             tx.heartbeat(staged.write_id)
 
     return beat

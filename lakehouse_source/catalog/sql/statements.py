@@ -28,7 +28,8 @@ class Dialect:
     itself; `levels` tells which levels a column has; it is empty if seeking in the index is slower
     than reading it. `hex_lower` and `hex_upper` are keys as hexadecimal text. `highest_id` is a
     query for the highest id that was ever given in `$table`. `cascades`: rows that refer to deleted
-    ones go with them. `new_file_ids` gives a number of ids (at least one) that no file has or had;
+    ones go with them. `keep_file_ids` keep ids up to a number where a file must be there to keep
+    them. `new_file_ids` gives a number of ids (at least one) that no file has or had;
     `id_pairs` is a bound JSON object as a relation of `old_id`, its keys, and `new_id`.
     """
 
@@ -54,6 +55,7 @@ class Dialect:
     hex_upper: str
     highest_id: str
     cascades: bool = False
+    keep_file_ids: tuple[str, ...] = ()
 
     def render(self, template: str) -> str:
         """The statement in this dialect, still with `?` for its values."""

@@ -249,6 +249,13 @@ class CatalogTransaction(
         current = self._current(found) if found else self.current(base_uri)
         return current, sorted(row[0] for row in ids)[:files]
 
+    def reserve_file_ids(self, count: int) -> list[int]:
+        """Ids that no file has or gets, unless the caller gives it one of them."""
+        ids = sorted(row[0] for row in self._session.query(sql.NEW_FILE_IDS, (count,)))
+        for statement in self._session.dialect.keep_file_ids:
+            self._session.execute(statement, (ids[-1],))
+        return ids
+
     def record_file_metadata(
         self,
         dataset: DatasetRecord,

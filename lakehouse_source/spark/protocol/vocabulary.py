@@ -110,6 +110,7 @@ class ScanResponse:
     KEY_COLUMNS = "key_columns"  # columns by which keys of a join may prune the scan
     ROWS = "answered_rows"  # of an aggregate: rows of texts, or null: Spark has to scan
     VERSION = "frame_version"  # of the data source: the version that a frame reads
+    LOCATION = "frame_location"  # of the data source: the URI of the dataset, null for other frames
 
 
 class Count:

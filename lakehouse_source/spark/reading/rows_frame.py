@@ -47,6 +47,11 @@ class RowsFrame:
     def version(self) -> int:
         return self.request.version
 
+    @property
+    def location(self) -> str | None:
+        """The URI of the dataset; None where the rows are about it."""
+        return None if self.request.metadata_table else self.request.address.uri
+
     def snapshot(self) -> Snapshot:
         """The version, which only the process that resolved it has open already."""
         request = self.request

@@ -64,13 +64,14 @@ def batch_writer(
     """
     settings = own.get(Message.SETTINGS)
     every = with_settings(options, settings or {})
-    known = None if settings is not None else frozenset(name.lower() for name in every)
+    # Adding and replacing rows is the same under every isolation. Statements need the extension.
+    known = None if settings is not None else {"isolation", *map(str.lower, every)}
     if Message.STATEMENT in own:
         changes = own.get(Message.EVOLUTION)
         return begin_statement(every, own[Message.STATEMENT], schema, Followed(known), changes)
     plain, storage = split_storage_options(every)
     if settings and (isolation := plain.pop("isolation", None)):
-        isolation_of(isolation)  # adding and replacing rows is the same under both
+        isolation_of(isolation)
     given = Options(plain, WRITE_OPTIONS, "writing")
     incoming = arrow_schema(schema)
     address = address_in(given, storage)
@@ -103,8 +104,6 @@ def batch_writer(
     decides = staged.spec.partition_by and kind != Mode.EXISTING and table is None
     replaces_all = chosen.change is Change.OVERWRITE and not chosen.overwrite_schema
     by_session = decides and replaces_all and not given.text("partitionOverwriteMode")
-    if known is not None:
-        known |= {"isolation"}  # adding and replacing rows is the same under both
     session = Followed(known, bool(by_session), own.get(Message.PARTITION_MODE))
     return PlakeWriter(staged, address.uri, given.text("catalog"), session)
 

@@ -62,6 +62,7 @@ from lakehouse_source.write.commit.row_changes import (
     apply_rows,
     with_storage,
 )
+from lakehouse_source.write.commit.transaction import Read
 
 # `NewKeys.check_newer` of `keys.py`, which imports this module.
 KeyCheck: TypeAlias = Callable[
@@ -159,16 +160,7 @@ def _check_added(
     commits: Iterable[TransactionRecord],
 ) -> None:
     """Check that no file that others added can hold a row that this write replaces."""
-    own = set(prerecorded.file_ids)
-    # A rewrite adds no row: its rows are in files of the base version, or in files checked here.
-    rewrites = {
-        newer.version for newer in commits if conflicts.change_of(newer.operation) is Change.REWRITE
-    }
-    added = [
-        file
-        for file in tx.files_added_since(record.id, commit.staged.base_version)
-        if file.id not in own and file.version not in rewrites
-    ]
+    added = _added_since(tx, record, commit.staged.base_version, commits, prerecorded.file_ids)
     touched = _first_replaced(tx, record, commit, added)
     if touched is not None:
         what = "replaced" if commit.rows is None else "matched by the condition"
@@ -185,11 +177,7 @@ def _check_taken(
     """Check that others changed no row that this write replaces or may have read."""
     if all(newer.operation in conflicts.KEEP_ROWS for newer in commits):
         return
-    base = commit.staged.base_version
-    files = {file.id: file for file in tx.files(record.id, base)}
-    live = tx.live_among(list(files))
-    with_vectors = {found.file_id for found in tx.vectors_since(list(files), base)}
-    touched = [file for id, file in files.items() if id not in live or id in with_vectors]
+    touched = _changed_since(tx, record, commit.staged.base_version)
     found = _first_replaced(tx, record, commit, touched)
     if found is not None:
         did = "replaces" if commit.rows is None else "may have read"
@@ -212,13 +200,72 @@ def _first_replaced(
         assert condition is not None
     else:
         condition = commit.rows.changes.condition or PredicateSet.of(None)
-    snapshot = open_snapshot(tx, staged.key, staged.uri, "")
+    return _first_match(tx, staged.key, staged.uri, condition, added)
+
+
+def _first_match(
+    tx: CatalogTransaction, key: str, uri: str, condition: PredicateSet, files: Sequence[FileRecord]
+) -> FileRecord | None:
+    """The first of some files that may hold a row of a condition."""
+    snapshot = open_snapshot(tx, key, uri, "")
     try:
         bound = condition.bind(snapshot.schema)
     except InvalidPredicateError:
         # Another commit renamed or dropped a column of the condition: any row may match.
         bound = PredicateSet.of(None).bind(snapshot.schema)
-    return next((found.file for found in candidates(tx, snapshot, bound, added)), None)
+    return next((found.file for found in candidates(tx, snapshot, bound, files)), None)
+
+
+def _added_since(
+    tx: CatalogTransaction,
+    record: DatasetRecord,
+    base: int,
+    commits: Iterable[TransactionRecord],
+    own: Iterable[int] = (),
+) -> list[FileRecord]:
+    """The files with rows that others added since a version.
+
+    A rewrite adds no row: its rows are in files of the base version, or in files that are here.
+    """
+    rewrites = {one.version for one in commits if one.operation in conflicts.MOVE_ROWS}
+    return [
+        file
+        for file in tx.files_added_since(record.id, base)
+        if file.id not in own and file.version not in rewrites
+    ]
+
+
+def _changed_since(tx: CatalogTransaction, record: DatasetRecord, base: int) -> list[FileRecord]:
+    """The files of a version of which others took rows since."""
+    files = {file.id: file for file in tx.files(record.id, base)}
+    live = tx.live_among(list(files))
+    with_vectors = {found.file_id for found in tx.vectors_since(list(files), base)}
+    return [file for id, file in files.items() if id not in live or id in with_vectors]
+
+
+def check_read(tx: CatalogTransaction, read: Read) -> Collision | None:
+    """What changed the rows that a transaction has read, or added such rows."""
+    record = tx.dataset(read.key)
+    if record is None:
+        return Collision("the dataset was removed")
+    base = read.seen.version
+    if read.seen.is_gone(record.current_version, tx.write_id_of(record.id, base)):
+        return PUT_BACK
+    commits = tx.all_since(record, base)
+    if commits is None:
+        return conflicts.FORGOTTEN
+    for newer in commits:
+        if conflicts.change_of(newer.operation) is None:
+            because = ", unknown to this release"
+            return conflicts.committed_first(newer.version, newer.operation, because)
+    if all(newer.operation in (*conflicts.MOVE_ROWS, *conflicts.NO_ROWS) for newer in commits):
+        return None
+    for files in (_added_since(tx, record, base, commits), _changed_since(tx, record, base)):
+        found = _first_match(tx, read.key, read.uri, read.condition, files)
+        if found is not None:
+            text = "rows of {path}, which this transaction may have read, were changed or added"
+            return Collision(text, path=found.path)
+    return None
 
 
 def in_partitions_of(

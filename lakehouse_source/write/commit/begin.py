@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -68,6 +69,7 @@ from lakehouse_source.write.commit.options import (
     can_be_hashed,
     fitted,
 )
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 
 # --- Before the first write to a folder: this catalog takes it, or refuses the write.
 
@@ -233,6 +235,8 @@ def begin(
             dataset of this catalog has.
     """
     options.check()
+    if isinstance(catalog, TransactionCatalog) and not catalog.has_changed(address.is_at):
+        catalog = catalog.database  # for this dataset nothing waits
     # Spark commits in another process.
     options = replace(options, committer={**claims(), **options.committer})
     incoming = storage_schema(incoming)
@@ -246,7 +250,10 @@ def begin(
     write_id = str(uuid6.uuid7())
     claimed = False
 
-    def register(tx: CatalogTransaction) -> StagedWrite | _Unclaimed:
+    # In a transaction the write is registered for all to see, and staged for what waits.
+    waits = isinstance(catalog, TransactionCatalog)
+
+    def register(tx: CatalogTransaction) -> StagedWrite | _Unclaimed | None:
         current = tx.current(address.key)
         if current is None and (address.is_branch or options.must_exist):
             raise DatasetNotFoundError(dataset=address.uri, catalog=catalog.redacted_url)
@@ -257,7 +264,7 @@ def begin(
             current = tx.current(address.key)
             assert current is not None  # `register_dataset` inserts it or waits for who does
         address.share(catalog, tx, current.dataset)
-        staged = _stage(tx, current, address, incoming, options, write_id, base)
+        staged = None if waits else _stage(tx, current, address, incoming, options, write_id, base)
         if not current.is_claimed:
             tx.set_claimed(current.dataset.id)
         tx.register_pending(write_id, current.dataset.id)
@@ -267,16 +274,37 @@ def begin(
         return staged
 
     reach("begin")
-    staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
+    database = catalog.database
+    staged = in_transaction(database, address.uri, write_id, register, resolve=False)
     if isinstance(staged, _Unclaimed):
         # This comes before the catalog knows the dataset, and outside a transaction: a store may be
         # slow.
-        claim(catalog, address.location, is_new=staged.is_new)
+        claim(database, address.location, is_new=staged.is_new)
         claimed = True
-        staged = in_transaction(catalog, address.uri, write_id, register, resolve=False)
-        assert isinstance(staged, StagedWrite)
+        staged = in_transaction(database, address.uri, write_id, register, resolve=False)
+    assert not isinstance(staged, _Unclaimed)
     reach("pending committed")
-    return staged
+    return staged or _waiting(catalog, address, incoming, options, write_id, base)
+
+
+def _waiting(
+    catalog: Catalog,
+    address: Address,
+    incoming: pa.Schema,
+    options: WriteOptions,
+    write_id: str,
+    base: SeenVersion | None,
+) -> StagedWrite:
+    """Stage a registered write after what waits in its transaction."""
+    try:
+        with catalog.read() as reader:
+            current = reader.current(address.key)
+            assert current is not None  # it was registered
+            return _stage(reader, current, address, incoming, options, write_id, base)
+    except BaseException:
+        with suppress(PlakeError), catalog.database.write() as tx:
+            tx.finish_pending(write_id)
+        raise
 
 
 def _begin_reserved(

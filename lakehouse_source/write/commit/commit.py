@@ -41,6 +41,7 @@ from lakehouse_source.write.commit.row_changes import (
     StorageNeeded,
     with_storage,
 )
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 
 # How often vectors are read and written without the lock while other commits come first. After that
 # this is done under the lock, so that other commits cannot starve a statement.
@@ -224,6 +225,8 @@ def _commit_prepared(
     prepared: Sequence[PreparedCommit],
     keys: Sequence[NewKeys | None] = (None,),
 ) -> list[WriteResult]:
+    if isinstance(catalog, TransactionCatalog):
+        return [_add(catalog, one, key) for one, key in zip(prepared, keys)]
     # In a stream of small commits each one also registers the write that follows it.
     successors = {
         one.staged.key: str(uuid6.uuid7())
@@ -263,6 +266,36 @@ def _commit_prepared(
     return results
 
 
+def _add(
+    catalog: TransactionCatalog, prepared: PreparedCommit, keys: NewKeys | None
+) -> WriteResult:
+    """Let a commit wait for the end of its transaction."""
+    staged, rows = prepared.staged, prepared.rows
+    # Rows are fitted to other commits, if at all, at the end, where nothing else can be done.
+    waiting = replace(prepared, rows=None if rows is None else replace(rows, under_lock=True))
+    check_keys = None if keys is None else keys.under_lock().check_newer
+    is_new = True
+
+    def apply(tx: CatalogTransaction) -> WriteResult:
+        try:
+            return apply_commit(tx, waiting, prerecord_files(tx, waiting), check_keys)
+        except RewriteOutdated:
+            if is_new:
+                raise
+            text = "it changed rows of a file that this transaction rewrites"
+            raise staged.conflict(staged.base_version + 1, text) from None
+
+    def undo(failure: BaseException | None) -> None:
+        abort(catalog.database, staged, prepared.files, failure=failure)
+
+    result = catalog.add(staged.key, staged.uri, staged.write_id, apply, undo)
+    is_new = False
+    if staged.iceberg_metadata:
+        where = Address.registered(staged.spec.uri, staged.key, catalog.database)
+        catalog.after(lambda database: export_after(database, where))
+    return result
+
+
 def abort(
     catalog: Catalog,
     staged: StagedWrite,
@@ -290,7 +323,7 @@ def abort(
         return fenced
 
     try:
-        fenced = in_transaction(catalog, staged.uri, staged.write_id, fence, resolve=False)
+        fenced = in_transaction(catalog.database, staged.uri, staged.write_id, fence, resolve=False)
     except CatalogUnavailableError:
         return False
     reach("fence committed")

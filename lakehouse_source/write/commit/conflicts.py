@@ -177,6 +177,7 @@ def conflict(
 # The operations that move rows to other files, and all those that remove no row.
 MOVE_ROWS = _operations(Change.REWRITE)
 KEEP_ROWS = _operations(Change.APPEND, Change.SCHEMA, Change.REWRITE)
+NO_ROWS = _operations(Change.SCHEMA)
 
 
 def committed_first(version: int, operation: str, because: str = "") -> Collision:

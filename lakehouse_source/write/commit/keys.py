@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.constraints import Constraint, shown_row
+from lakehouse_source.constraints import Constraint
 from lakehouse_source.deletion import positions_of
 from lakehouse_source.errors import constraint_sql
 from lakehouse_source.language import (
@@ -51,6 +51,7 @@ from lakehouse_source.parquet.writer import column_arrays
 from lakehouse_source.pruning.evaluate import within
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
+from lakehouse_source.schema.arrow_arrays import shown_row
 from lakehouse_source.schema.fields import POSITION, field_id, unused_names
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.storage import Storage
@@ -343,6 +344,11 @@ class NewKeys:
         for one in found:
             self._compare(one, None)
         self._seen = snapshot.seen
+
+    def under_lock(self) -> NewKeys:
+        """The same keys, for which others' files are always read under the lock."""
+        self._tries = _TRIES_WITHOUT_LOCK
+        return self
 
     def check_newer(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,6 +20,7 @@ from lakehouse_source.read.snapshot import Snapshot, existing
 from lakehouse_source.write.commit import conflicts
 from lakehouse_source.write.commit.apply import summary
 from lakehouse_source.write.commit.conflicts import Change, Collision, Verdict
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +71,32 @@ def commit_metadata(
         tx.insert_transaction(record.id, version, operation, new.details, counts, write_id)
         return WriteResult(version, 0, 0, schema_version)
 
+    return commit_version(catalog, address, write_id, apply_change, base.version)
+
+
+def commit_version(
+    catalog: Catalog,
+    address: Address,
+    write_id: str,
+    work: Callable[[CatalogTransaction], WriteResult],
+    base_version: int | None = None,
+    *,
+    alone: bool = False,
+) -> WriteResult:
+    """Commit a version that has no new files, now or with the transaction that the catalog is.
+
+    The version is exported where it is another one than the base. `alone`: in a transaction, others
+    must not commit to the dataset until it ends.
+    """
+    if isinstance(catalog, TransactionCatalog):
+        waiting = catalog.add(address.key, address.uri, write_id, work, alone=alone)
+        below = copy(address)
+        below.catalog = catalog.database
+        catalog.after(lambda database: export_if_wanted(database, below))
+        return waiting
     done = is_committed(address.key, write_id)
-    result = in_transaction(catalog, address.uri, write_id, apply_change, carried_out=done)
-    if result.version != base.version:
+    result = in_transaction(catalog, address.uri, write_id, work, carried_out=done)
+    if result.version != base_version:
         export_if_wanted(catalog, address)
     return result
 

@@ -9,9 +9,8 @@ from datetime import datetime
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source.catalog.base import Catalog, CatalogTransaction, in_transaction, is_committed
+from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.iceberg.metadata import export_if_wanted
 from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import (
     DatasetRecord,
@@ -28,6 +27,7 @@ from lakehouse_source.schema.partitions import partitioned_anew
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import summary, write_result
 from lakehouse_source.write.commit.evolution import encoded_anew, evolve_properties, with_names_of
+from lakehouse_source.write.commit.metadata_commit import commit_version
 from lakehouse_source.write.commit.prerecord import compute_index_rows
 from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
 
@@ -87,11 +87,9 @@ def restore(
         made = write_result(new_version, schema_version, everything, write_id, counts)
         return replace(made, pairs_left=tx.pairs_after(record.id, target.version))
 
-    done = is_committed(address.key, write_id)
     while True:
         try:
-            result = in_transaction(catalog, address.uri, write_id, apply_restore, carried_out=done)
-            export_if_wanted(catalog, address)
+            result = commit_version(catalog, address, write_id, apply_restore, alone=True)
             if result.pairs_left:
                 COMMIT.warning(
                     "%s: the restore took back what these wrote, and they stay committed: %s. To "

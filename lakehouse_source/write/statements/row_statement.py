@@ -40,6 +40,7 @@ from lakehouse_source.write.commit.commit import abort, commit, report_skipped
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict, isolation_of
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 from lakehouse_source.write.layout import compact_after
 from lakehouse_source.write.rows import heartbeat_of, with_heartbeat
 
@@ -154,6 +155,8 @@ class RowStatement:
         extend: Callable[[pa.Schema], pa.Schema] | None = None,
     ) -> None:
         self.isolation = isolation_of(isolation)
+        if isinstance(catalog, TransactionCatalog) and catalog.isolation is not None:
+            self.isolation = catalog.isolation
         for name in given:
             if name not in _FURTHER:
                 raise InvalidOptionError(option=name, reason="is unknown.", known=_FURTHER)

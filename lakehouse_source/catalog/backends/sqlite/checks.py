@@ -19,6 +19,7 @@ from lakehouse_source.errors import CorruptDatasetError
 # --- What SQLite spells differently.
 
 
+_HAS_FILE_IDS = "EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'files')"
 SQLITE = Dialect(
     placeholder="?",
     # strftime('%f') and julianday have milliseconds; rounding undoes the float's error.
@@ -33,6 +34,10 @@ SQLITE = Dialect(
     # Nobody else can write at that time. AUTOINCREMENT keeps the highest id ever given.
     new_file_ids="WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) "
     "SELECT i + coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'files'), 0) FROM n",
+    keep_file_ids=(
+        f"INSERT INTO sqlite_sequence SELECT 'files', ? WHERE NOT {_HAS_FILE_IDS}",
+        "UPDATE sqlite_sequence SET seq = ? WHERE name = 'files'",
+    ),
     id_pairs="SELECT CAST(key AS INTEGER) AS old_id, value AS new_id FROM json_each(?)",
     generated_key="INTEGER PRIMARY KEY AUTOINCREMENT",
     generated="INTEGER PRIMARY KEY",

@@ -6,6 +6,7 @@ import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
@@ -145,7 +146,10 @@ public class PlakeCatalog
 
   private Table load(Identifier table, ObjectNode request, boolean isPinned)
       throws NoSuchTableException {
-    return PlakeTable.of(channel(), table, channel().read(request), isPinned, Map.of());
+    Channel channel = channel();
+    Channel.Response found =
+        isPinned ? channel.read(request) : QueryVersions.read(channel, request);
+    return PlakeTable.of(channel, table, found, isPinned, Map.of());
   }
 
   @Override

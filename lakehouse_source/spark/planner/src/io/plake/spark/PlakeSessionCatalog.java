@@ -9,6 +9,7 @@ import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.catalog.TableToCreate;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
@@ -126,7 +127,8 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   /** The metastore has the name: a missing dataset is another error than a missing table. */
   private static PlakeTable loaded(SessionEntry entry, ObjectNode request, boolean isPinned) {
     try {
-      return entry.table(entry.channel.read(request), isPinned);
+      return entry.table(isPinned ? entry.channel.read(request)
+          : QueryVersions.read(entry.channel, request), isPinned);
     } catch (RuntimeException e) {
       throw e;
     } catch (Exception e) { // plake's, which are not declared

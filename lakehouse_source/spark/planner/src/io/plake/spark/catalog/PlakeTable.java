@@ -6,6 +6,7 @@ import io.plake.spark.core.Channel;
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.NamedTable;
+import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SchemaEvolution;
@@ -130,7 +131,7 @@ public class PlakeTable extends FrameTable
   public static PlakeTable newest(Channel channel, Identifier identifier, boolean isOfQuery)
       throws NoSuchTableException {
     ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, identifier);
-    Channel.Response response = channel.read(request);
+    Channel.Response response = QueryVersions.read(channel, request);
     if (isOfQuery) {
       ((ObjectNode) response.body).putArray(Vocabulary.ResponseKey.CLUSTER_BY);
     }

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
+import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.ConditionData;
@@ -193,7 +194,7 @@ public final class TableRequests {
   /** The table with the changes of {@link #alter}, which the write that it gets will commit. */
   public static Channel.Response evolved(Channel channel, ObjectNode request) {
     request.put(Vocabulary.RequestKey.COMMAND, Vocabulary.RequestKind.EVOLVE);
-    Channel.Response response = channel.read(request);
+    Channel.Response response = QueryVersions.read(channel, request);
     ((ObjectNode) response.body)
         .set(Vocabulary.Message.EVOLUTION, request.get(Vocabulary.RequestKey.CHANGES));
     return response;

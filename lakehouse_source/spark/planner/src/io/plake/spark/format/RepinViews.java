@@ -1,8 +1,10 @@
 package io.plake.spark.format;
 
 import io.plake.spark.core.CharPadding;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
@@ -152,8 +154,15 @@ public final class RepinViews extends Rule<LogicalPlan> {
   private static PythonTable pinned(
       PythonTable old, CaseInsensitiveStringMap options, boolean given)
       throws ReflectiveOperationException {
-    PythonDataSourceV2 source = new PlakeSource();
     Option<StructType> schema = given ? new Some<>(old.schema()) : Option.empty();
+    PythonDataSourceV2 newest = new PlakeSource();
+    Map<?, ?> told = Envelope.responseIn(newest
+        .getOrCreateDataSourceInPython(Relations.SOURCE, options, schema).dataSource());
+    Object location = told == null ? null : told.get(Vocabulary.ScanResponse.LOCATION);
+    PythonDataSourceV2 source = location == null ? newest : QueryVersions.of(
+        String.valueOf(location), newest,
+        ((Number) told.get(Vocabulary.ScanResponse.VERSION)).longValue(),
+        version -> at(version, options, schema));
     PythonDataSourceCreationResult made =
         source.getOrCreateDataSourceInPython(Relations.SOURCE, options, schema);
     PythonTable last = LATEST.getOrDefault(old, old);
@@ -169,6 +178,17 @@ public final class RepinViews extends Rule<LogicalPlan> {
     PythonTable table = new PythonTable(source, Relations.SOURCE, old.schema());
     LATEST.put(old, table);
     return table;
+  }
+
+  /** The source of a view at the version that its query reads by another name. */
+  private static PythonDataSourceV2 at(
+      long version, CaseInsensitiveStringMap options, Option<StructType> schema) {
+    Map<String, String> pinned = new HashMap<>(options.asCaseSensitiveMap());
+    pinned.put("versionAsOf", Long.toString(version));
+    PythonDataSourceV2 source = new PlakeSource();
+    source.getOrCreateDataSourceInPython(
+        Relations.SOURCE, new CaseInsensitiveStringMap(pinned), schema); // which it keeps
+    return source;
   }
 
   /** The view keeps its columns: each must still be there with its type. */

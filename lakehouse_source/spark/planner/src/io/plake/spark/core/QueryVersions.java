@@ -1,0 +1,65 @@
+package io.plake.spark.core;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.lang.ref.WeakReference;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.LongFunction;
+import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
+
+/**
+ * The version of each dataset that one query reads, by whatever names it reads it.
+ *
+ * <p>Who finds a dataset first, in the analysis of a query, decides for all. A version that the user
+ * named is not among them.
+ */
+public final class QueryVersions {
+  private static final ThreadLocal<QueryVersions> LAST = new ThreadLocal<>();
+
+  private final WeakReference<Object> query;
+  private final Map<String, Long> versions = new HashMap<>();
+
+  private QueryVersions(Object query) {
+    this.query = new WeakReference<>(query);
+  }
+
+  /** Asks for a table, at the version that its query reads already. */
+  public static Channel.Response read(Channel channel, ObjectNode request) {
+    Channel.Response found = channel.read(request);
+    if (found.body.get(Vocabulary.ResponseKey.IS_METADATA).asBoolean()) {
+      return found;
+    }
+    String location = found.body.get(Vocabulary.ResponseKey.PROPERTIES).get("location").asText();
+    return of(location, found, found.body.get(Vocabulary.ResponseKey.AT).asLong(),
+        version -> channel.read(
+            request.put(Vocabulary.RequestKey.VERSION, Long.toString(version))));
+  }
+
+  /**
+   * What was found of a dataset, or the same at the version that the query reads already.
+   *
+   * @param version the one that was found
+   */
+  public static <T> T of(String location, T found, long version, LongFunction<T> at) {
+    Map<String, Long> known = ofThisQuery();
+    Long first = known.putIfAbsent(location, version);
+    return first == null || first == version ? found : at.apply(first);
+  }
+
+  /** Spark has one cache of relations for each query, shared by its subqueries and views. */
+  private static Map<String, Long> ofThisQuery() {
+    boolean isAnalysis = StackWalker.getInstance().walk(frames -> frames.anyMatch(
+        frame -> frame.getClassName().equals(Analyzer.class.getName())));
+    if (!isAnalysis) { // a program asks: the context of its thread never ends
+      return new HashMap<>();
+    }
+    Object query = AnalysisContext.get().relationCache();
+    QueryVersions last = LAST.get();
+    if (last == null || last.query.get() != query) {
+      last = new QueryVersions(query);
+      LAST.set(last);
+    }
+    return last.versions;
+  }
+}
