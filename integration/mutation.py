@@ -2966,8 +2966,8 @@ MUTANTS = [
         ("conditions on dotted names are pushed", 'if "." in name or ambiguous', "if ambiguous"),
         (
             "a row's identity counts from the version",
-            "[place.first_row_id, place.version]",
-            "[place.version, place.version]",
+            "[place.first_row_id, place.version, uri]",
+            "[place.version, place.version, uri]",
         ),
         ("identities of moved rows are made anew", "MetadataColumn.ROW: row.name, ", ""),
         ("users' columns are taken for identities", "if self.places and any(", "if False and any("),

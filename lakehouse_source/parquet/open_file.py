@@ -23,6 +23,8 @@ from lakehouse_source.schema.arrow_arrays import rows_alone
 from lakehouse_source.schema.defaults import column_without_data, initial_default
 from lakehouse_source.schema.fields import (
     FILE_ID,
+    FILE_SIZE_ID,
+    FILE_URI_ID,
     ROW_ID,
     VERSION_ID,
     children,
@@ -281,13 +283,19 @@ class StoredColumns:
     """
 
     def __init__(
-        self, spec: ReadSpec, task: ScanTask, file_schema: pa.Schema, *, foreign: bool, shown: str
+        self,
+        spec: ReadSpec,
+        task: ScanTask,
+        file_schema: pa.Schema,
+        *,
+        foreign: bool,
+        storage: Storage,
     ) -> None:
         self._spec = spec
         self._task = task
         self._file_schema = file_schema
         self._foreign = foreign
-        self._shown = shown
+        self._storage = storage
         # The structs that are read in part. Parquet spells a column `a.b` like field `b` of a
         # struct `a`: then structs stay whole.
         parts = tuple(spec.narrowed)
@@ -324,7 +332,7 @@ class StoredColumns:
             other = names.get(field_id(field))
             if other is not None:
                 raise CorruptDatasetError(
-                    path=self._shown,
+                    path=self._storage.display(self._task.path),
                     reason=f"its footer calls column {field.name!r} {other!r}",
                 )
 
@@ -358,6 +366,10 @@ class StoredColumns:
         assert place is not None  # a plan with metadata columns has it
         if id == FILE_ID:
             column = pa.repeat(self._task.path, rows.count)
+        elif id == FILE_URI_ID:
+            column = pa.repeat(self._storage.file_uri(self._task.path), rows.count)
+        elif id == FILE_SIZE_ID:
+            column = pa.repeat(pa.scalar(self._task.size_bytes, pa.int64()), rows.count)
         elif id == VERSION_ID:
             column = pa.repeat(pa.scalar(place.version, pa.int64()), rows.count)
         else:
@@ -383,10 +395,10 @@ class StoredColumns:
             stored_type = without_metadata(pa.schema([source])).field(0).type
             if stored_type.equals(storage_type(found, "")):
                 # A value that the column's present type has no room for.
-                facts = error.facts | {"dataset": self._shown}
+                facts = error.facts | {"dataset": self._storage.display(self._task.path)}
                 raise SchemaMismatchError(**facts) from error
             raise CorruptDatasetError(
-                path=self._shown,
+                path=self._storage.display(self._task.path),
                 reason=f"its column {source.name!r} has type {found}, not {source.type}",
             ) from error
 

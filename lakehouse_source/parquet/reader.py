@@ -279,7 +279,7 @@ class _FileReader:
                     self.task,
                     self.file_schema,
                     foreign=self.foreign,
-                    shown=self.storage.display(self.task.path),
+                    storage=self.storage,
                 )
                 groups = self.task.row_groups
                 if groups is None:

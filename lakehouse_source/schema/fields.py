@@ -353,8 +353,10 @@ POSITION_ID = 2147483645
 ROW_ID = 2147483540
 # Iceberg's `_last_updated_sequence_number`.
 VERSION_ID = 2147483539
-# Iceberg reserves the ids above this one.
+# Iceberg reserves the ids above this one, and no file has the first two.
 _LAST_ID_OF_USERS = 2147483447
+FILE_URI_ID = _LAST_ID_OF_USERS + 1
+FILE_SIZE_ID = _LAST_ID_OF_USERS + 2
 
 
 def _field(name: str, type_: pa.DataType, id: int, nullable: bool = False) -> pa.Field:
@@ -366,6 +368,9 @@ POSITION = _field("_pos", pa.int64(), POSITION_ID)
 ROW = _field("_row_id", pa.int64(), ROW_ID)
 VERSION = _field("_commit_version", pa.int64(), VERSION_ID)
 METADATA_COLUMNS = (FILE, POSITION, ROW, VERSION)
+# For Spark's `_metadata` and `input_file_name()`: the URI and the size of the row's data file.
+FILE_URI = _field("_file_uri", pa.string(), FILE_URI_ID)
+FILE_SIZE = _field("_file_size", pa.int64(), FILE_SIZE_ID)
 # As files store them.
 _HIDDEN = (
     _field("_row_id", pa.int64(), ROW_ID, nullable=True),

@@ -28,6 +28,7 @@ from lakehouse_source.storage.uris import (
     RESERVED_FOLDER,
     check_own,
     check_relative,
+    local_path,
     redact_uri,
     split_shared,
 )
@@ -101,6 +102,13 @@ class Storage:
         """The file's URI for messages."""
         location, path = self._place(relative)
         return f"{redact_uri(location.uri)}/{path}"
+
+    def file_uri(self, relative: str) -> str:
+        """The file's URI as Spark shows that of a file, percent-encoded as Java does it."""
+        location, path = self._place(relative)
+        root = local_path(location.uri)
+        uri = f"{redact_uri(location.uri)}/" if root is None else f"file://{_encoded(root)}/"
+        return uri + _encoded(path)
 
     def _place(self, relative: str) -> tuple[StorageLocation, str]:
         origin, path = split_shared(relative)
@@ -298,6 +306,11 @@ class _MaskedInput:
         except StorageError as error:
             # Arrow passes on Python errors of known classes, and their causes.
             raise OSError(error.reason) from error.__cause__
+
+
+def _encoded(path: str) -> str:
+    """A path as `java.net.URI` encodes it."""
+    return re.sub(r"[\x00-\x20\x7f\"#%<>?\[\\\]^`{|}]", lambda one: f"%{ord(one[0]):02X}", path)
 
 
 def _type_of(mode: int) -> pafs.FileType:

@@ -84,6 +84,7 @@ from lakehouse_source.write.found_files import (
 LOG = "_delta_log"
 _LOGGED = re.compile(r"([0-9]{20})\.(json|checkpoint\.(?:[0-9.]+)?parquet|checkpoint\.[\w.-]+)")
 _PART = re.compile(r"checkpoint\.[0-9]{10}\.([0-9]{10})\.parquet")
+_CHECKPOINT = re.compile(r"/[0-9]{20}\.checkpoint\.[^/]+\Z")
 _SIDECAR = re.compile(r"[\w-][\w.-]*\.parquet")
 _COPIED_BYTES = 8 << 20
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -210,10 +211,41 @@ def _copy_log(root: Storage, folder: Path, version: int | None) -> int:
         with root.open_input(path) as source, root.errors(path), open(folder / path, "wb") as sink:
             while chunk := source.read(_COPIED_BYTES):
                 sink.write(chunk)
+        if _CHECKPOINT.search(path):
+            _check_sidecars(root, path, folder / path)
     # The largest time: those of commits ascend.
     last = {"commitInfo": {"timestamp": 0, "inCommitTimestamp": (1 << 53) - 1}}
     Path(folder, LOG, f"{number + 1:020d}.json").write_text(json.dumps(last) + "\n")
     return number
+
+
+def _check_sidecars(root: Storage, name: str, path: Path) -> None:
+    """Refuse a checkpoint whose parts are elsewhere: deltalake would open what it names."""
+    try:
+        if path.suffix == ".json":
+            lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+            found = [line["sidecar"]["path"] for line in lines if line.get("sidecar")]
+        else:
+            file = pq.ParquetFile(path)
+            known = "sidecar" in file.schema_arrow.names
+            parts = file.read(columns=["sidecar"]).column(0).to_pylist() if known else []
+            found = [part["path"] for part in parts if part]
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        raise CorruptDatasetError(path=root.display(name), reason=str(error)) from error
+    for one in found:
+        if not _SIDECAR.fullmatch(str(one)):
+            raise CorruptDatasetError(
+                path=root.display(name),
+                reason=f"it names {redact_uri(str(one))!r}, and a part of a checkpoint is a file "
+                f"in {LOG}/_sidecars, named without a folder",
+            )
 
 
 def _check_features(root: Storage, table: Any) -> str:

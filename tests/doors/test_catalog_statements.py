@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.doors.conftest import activate
 
 pytestmark = pytest.mark.spark
 
@@ -68,19 +70,46 @@ def test_a_shown_create_statement_makes_the_table_again(
     assert f"{tmp_path}/own" in made
 
 
-@pytest.mark.long
-def test_the_rows_of_a_condition_are_replaced_by_name(session: SparkSession) -> None:
-    session.sql("CREATE TABLE plake.said.t AS SELECT id, id % 3 AS k FROM range(9)")
-    new, wrong = session.sql("SELECT 100L AS id, 1L AS k"), session.sql("SELECT 5L AS id, 2L AS k")
-    for option in ("replaceWhere", "overwriteWhere"):
-        new.write.mode("overwrite").option(option, "k = 1").insertInto("plake.said.t")
-        assert session.table("plake.said.t").count() == 7
-        with pytest.raises(PySparkException, match="one with k = 2, id = 5; nothing") as refused:
-            wrong.write.mode("overwrite").option(option, "k = 1").insertInto("plake.said.t")
-        assert "BoundPredicate" not in str(refused.value)
-        with pytest.raises(AnalysisException, match="insertInto"):
-            new.write.mode("overwrite").option(option, "k = 1").saveAsTable("plake.said.t")
-    assert session.table("plake.said.t").count() == 7
+def replace(
+    frame: DataFrame,
+    table: str,
+    form: str,
+    option: str,
+    door: str = "saveAsTable",
+    *,
+    by: str | None = None,
+    **more: object,
+) -> None:
+    write = frame.write.format(form).mode("overwrite").options(**{option: "k = 1"}, **more)
+    getattr(write if by is None else write.partitionBy(by), door)(table)
+
+
+@pytest.mark.parametrize(
+    "option", [pytest.param("overwriteWhere", marks=pytest.mark.long), "replaceWhere"]
+)
+def test_the_rows_of_a_condition_are_replaced_by_name(session: SparkSession, option: str) -> None:
+    """saveAsTable refused the option, or would have replaced the table."""
+    activate(session)  # saveAsTable takes settings from the session that this thread used last
+    make = "AS SELECT id, id % 3 AS k FROM range(9)"
+    session.sql(f"CREATE TABLE plake.said.t PARTITIONED BY (k) {make}")
+    session.sql(f"CREATE TABLE spark_catalog.default.replaced USING plake {make}")
+    new, wrong = session.sql("SELECT 100 AS id, 1L AS k"), session.sql("SELECT 5L AS id, 2L AS k")
+    for table, form in (("plake.said.t", "parquet"), ("spark_catalog.default.replaced", "plake")):
+        for door in ("insertInto", "saveAsTable"):
+            replace(new, table, form, option, door)
+            assert session.table(table).count() == 7
+            with pytest.raises(
+                PySparkException, match="one with k = 2, id = 5; nothing"
+            ) as refused:
+                replace(wrong, table, form, option, door)
+            assert "BoundPredicate" not in str(refused.value)
+        with pytest.raises(AnalysisException, match="partitionBy names"):
+            replace(new, table, form, option, by="id")
+        replace(new.selectExpr("*", "1 AS more"), table, form, option, mergeSchema=True)
+        assert session.table(table).selectExpr("sum(id)", "sum(more)").collect() == [(124, 1)]
+    with pytest.raises(AnalysisException, match="leave it out where the table is new"):
+        replace(new, "plake.said.missing", "plake", option)
+    session.sql("DROP TABLE spark_catalog.default.replaced")
 
 
 def test_a_dataset_of_a_folders_own_catalog_gets_no_name_in_another(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +66,37 @@ def test_a_value_is_not_rounded(spark_catalog: SparkSession, case: str) -> None:
         written = spark_catalog.table(table)
         assert written.dtypes == [("a", expected)], door
         assert written.collect() == rows.select(F.col("a").cast(expected)).collect(), door
+
+
+def test_fields_that_the_rows_lack_are_null_by_name_as_by_path(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    """By name Spark refused a struct with fewer fields than the table's."""
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.merged")
+    full = "named_struct('a', 1, 'b', 'x')"
+    old = spark_catalog.sql(
+        f"SELECT 0 AS id, {full} AS s, array({full}) AS l, map('k', named_struct('i', {full})) AS m"
+    )
+    rows = spark_catalog.sql(
+        "SELECT 1 AS id, named_struct('c', 2, 'a', 3) AS s, array(named_struct('b', 'y')) AS l,"
+        " map('k', named_struct('i', named_struct('b', 'z'))) AS m"
+    )
+    path = f"{tmp_path}/by_path"
+    old.write.format("plake").mode("append").save(path)
+    rows.write.format("plake").mode("append").option("mergeSchema", True).save(path)
+    expected = spark_catalog.read.format("plake").load(path)
+    for door in ("append", "saveAsTable"):
+        table = f"plake.merged.t{next(numbers)}"
+        old.writeTo(table).create()
+        DOORS[door](rows, table)
+        assert spark_catalog.table(table).dtypes == expected.dtypes, door
+        assert sorted(map(str, spark_catalog.table(table).collect())) == sorted(
+            map(str, expected.collect())
+        ), door
+    table = f"plake.merged.t{next(numbers)}"
+    spark_catalog.sql(f"CREATE TABLE {table} (id INT, s STRUCT<a: INT, b: STRING NOT NULL>)")
+    with pytest.raises(PySparkException, match=r"'s.b' .* is not nullable"):
+        DOORS["append"](rows.select("id", rows["s"].dropFields("c").alias("s")), table)
 
 
 def test_without_the_option_spark_casts_as_for_any_table(spark_catalog: SparkSession) -> None:

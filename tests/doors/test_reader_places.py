@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import lakehouse_source as lake
 from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
@@ -88,6 +90,68 @@ def test_places_are_those_that_python_tells(catalog: SparkSession, uri: str) -> 
     found = sorted(tuple(row) for row in frame.collect())
     assert found == by_python(uri, *names)
     assert len({row[:2] for row in found}) == len({row[2] for row in found}) == len(found)
+
+
+@pytest.mark.parametrize("reader", [Reader.PYTHON, Reader.SPARK])
+def test_metadata_of_files_is_what_sparks_parquet_reader_tells(
+    reader: str, catalog: SparkSession, uri: str
+) -> None:
+    """`_metadata` was no column, and input_file_name() was empty."""
+    fields = ("file_path", "file_name", "file_size", "row_index")
+    names = ("input_file_name() AS name", *(f"_metadata.{one}" for one in fields), "id")
+    options = {"recursiveFileLookup": True, "pathGlobFilter": "*.parquet"}
+    files = catalog.read.options(**options).parquet(uri).selectExpr(*names).collect()
+    stored = {(row["name"], row["row_index"]): row for row in files}
+    expected = {row[0] for row in by_python(uri, "id")}
+    with setting(catalog, Setting.READER, reader):
+        frame = catalog.table(f"plake.`{uri}`").selectExpr(*names)
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert (BY_SPARK in plan) == (reader == Reader.SPARK)
+        found = frame.collect()
+        assert sorted(row["id"] for row in found) == sorted(expected)
+        for row in found:
+            same = stored[row["name"], row["row_index"]].asDict()
+            same["file_path"] = same["file_path"].replace("file:/", "file:///", 1)  # as `name` is
+            assert row.asDict() == same
+        by_path = catalog.read.format("plake").load(uri)
+        assert "_metadata" not in by_path.columns
+        some = by_path.where("_metadata.row_index < 9 AND p = 'part 1'")
+        some = some.select("id", "_metadata", F.input_file_name().alias("name"))
+        wanted = {
+            (r["id"], r["name"]) for r in found if r["row_index"] < 9 and "part%201" in r["name"]
+        }
+        rows = some.collect()
+        assert sorted((row["id"], row["name"]) for row in rows) == sorted(wanted)
+        identities = {row[0]: row[1:] for row in by_python(uri, "id", "_row_id", "_commit_version")}
+        for id_, metadata, name in rows:
+            assert metadata["file_path"] == name
+            assert (metadata["row_id"], metadata["row_commit_version"]) == identities[id_]
+        exploded = some.select(F.explode(F.array("id", "id")), F.input_file_name())
+        assert exploded.distinct().count() == len(wanted)
+
+
+def test_a_statement_finds_rows_by_the_metadata_of_their_file(
+    catalog: SparkSession, tmp_path: Path
+) -> None:
+    sql, path = catalog.sql, f"plake.`{tmp_path}/t`"
+    sql(f"CREATE TABLE {path} AS SELECT id, 'own' AS _file_size FROM range(0, 9, 1, 1)")
+    sql(f"DELETE FROM {path} WHERE _metadata.row_index IN (2, 5) AND _metadata.file_size > 0")
+    inside = f"(SELECT id FROM {path} WHERE _metadata.row_index = 8)"
+    sql(f"UPDATE {path} SET _file_size = 'new' WHERE id IN {inside}")
+    with pytest.raises(AnalysisException, match="UPDATE or MERGE of plake cannot name columns"):
+        sql(f"UPDATE {path} SET id = 0 WHERE _metadata.row_index = 1")
+    assert sorted(map(tuple, sql(f"SELECT * FROM {path}").collect())) == [
+        (id_, "new" if id_ == 8 else "own") for id_ in range(9) if id_ not in (2, 5)
+    ]
+    sql(f"ALTER TABLE {path} ADD COLUMN _metadata STRING DEFAULT 'mine'")
+    assert sql(f"SELECT _metadata, input_file_name() LIKE 'file:%' FROM {path}").first() == (
+        "mine",
+        True,
+    )
+    lake.write_dataset({"id": [1], "_file_size": ["own"]}, tmp_path / "u")
+    given = catalog.read.format("plake").schema("id BIGINT").load(f"{tmp_path}/u")
+    with pytest.raises(PySparkException, match="_metadata"):  # the dataset's column is not meant
+        given.select("_metadata.file_size").collect()
 
 
 @pytest.mark.parametrize("columns", [PLACES[:2], PLACES[2:3], PLACES[3:], ("_pos", "more")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -246,15 +247,18 @@ def test_clauses_name_columns_of_the_source_that_are_new(
 
 @pytest.mark.skipif(SPARK < (4, 2), reason="Spark 4.1 does not ask which types may change")
 def test_numbers_become_wider_and_others_are_cast(spark_catalog: SparkSession, table: str) -> None:
-    columns = "id INT, f FLOAT, d DECIMAL(4, 2), wide BIGINT, s STRING"
-    create(spark_catalog, table, columns, "(1, 1.5, 1.25, 1, 's')")
+    columns = "id INT, f FLOAT, d DECIMAL(4, 2), wide BIGINT, s STRING, day DATE, whole INT"
+    create(spark_catalog, table, columns, "(1, 1.5, 1.25, 1, 's', DATE'2026-01-31', 3)")
     row = {"id": 1, "f": 0.1, "d": 12345.678, "wide": 7, "s": 5}
-    source(spark_catalog, [row], "id BIGINT, f DOUBLE, d DECIMAL(9, 3), wide INT, s INT")
+    moment = datetime(2026, 2, 1, 12)
+    given = {**row, "day": f"{moment}", "whole": 2.0}
+    types = "d DECIMAL(9, 3), wide INT, s INT, day TIMESTAMP_NTZ, whole DOUBLE"
+    source(spark_catalog, [given], f"id BIGINT, f DOUBLE, {types}")
     merge(spark_catalog, table)
     assert [kind for _, kind in spark_catalog.table(table).dtypes] == (
-        ["bigint", "double", "decimal(9,3)", "bigint", "string"]
+        ["bigint", "double", "decimal(9,3)", "bigint", "string", "timestamp_ntz", "int"]
     )
-    expected = {"id": 1, "f": 0.1, "d": Decimal("12345.678"), "wide": 7, "s": "5"}
+    expected = {**row, "d": Decimal("12345.678"), "s": "5", "day": moment, "whole": 2}
     assert rows(spark_catalog, table) == [expected]
     if SPARK >= (4, 2):
         spark_catalog.sql(

@@ -199,3 +199,23 @@ def test_a_stream_of_a_table_takes_the_options_of_a_read(
     read = spark_catalog.read.option("version", 1)
     with pytest.raises(PySparkException, match=r"'version'.*give versionAsOf"):
         read.table("plake.streams.t").collect()
+
+
+def test_a_stream_of_a_table_with_lengths_of_texts(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    """Spark ended in INTERNAL_ERROR: its stream had the types CHAR and VARCHAR."""
+    spark_catalog.sql("CREATE TABLE plake.lengths (id INT, v VARCHAR(5), s STRUCT<c: CHAR(3)>)")
+    spark_catalog.sql("INSERT INTO plake.lengths VALUES (1, 'abc', named_struct('c', 'x'))")
+    stream = spark_catalog.readStream.table("plake.lengths").where("v = 'abc'")
+    query = (
+        stream.selectExpr("*", "upper(v) AS u", "length(s.c) AS n")
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .toTable("plake.lengths_copy")
+    )
+    query.awaitTermination()
+    copied = spark_catalog.table("plake.lengths_copy").selectExpr("id", "v", "s.c", "u", "n")
+    assert copied.collect() == [(1, "abc", "x  ", "ABC", 3)]
+    for name in ("plake.lengths", "plake.lengths_copy"):
+        spark_catalog.sql(f"DROP TABLE {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -398,6 +399,52 @@ def test_the_log_leads_nowhere_else(folder: Path, which: str) -> None:
     vector = {"storageType": "p", "pathOrInlineDv": text, "sizeInBytes": 9, "cardinality": 1}
     log(folder, VECTORS, columns, add(parquet(folder, "1.parquet", n=[1]), vector))
     assert SECRET not in refused(folder, lake.PlakeError)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_checkpoint_names_no_part_elsewhere(folder: Path, form: str) -> None:
+    """deltalake opened a part of a checkpoint by whatever path the checkpoint gave."""
+    columns = metadata([field("n", pa.int64())])
+    v2 = protocol("v2Checkpoint", writer=("v2Checkpoint",))
+    log(folder, v2, columns, add(parquet(folder, "1.parquet", n=[7])))
+    DeltaTable(folder).create_checkpoint()
+    logs, outside = folder / "_delta_log", folder.parent / "outside"
+    checkpoint = logs / f"{0:020d}.checkpoint.parquet"
+    held = pq.read_table(checkpoint, columns=["add"])
+    outside.mkdir()
+    part = held.filter(held["add"].is_valid())
+    pq.write_table(part, outside / "part.parquet")
+    (logs / "_sidecars").mkdir()
+    pq.write_table(part, logs / "_sidecars" / "part.parquet")
+    for one in (checkpoint, logs / f"{0:020d}.json", *logs.glob("_last*")):
+        one.unlink(missing_ok=True)
+    log(folder, number=1)
+    size = (outside / "part.parquet").stat().st_size
+
+    def write(path: str) -> None:
+        sidecar = {"path": path, "sizeInBytes": size, "modificationTime": 0}
+        actions: list[Any] = [{"checkpointMetadata": {"version": 0}}, v2, columns]
+        name = f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.{form}"
+        if form == "json":
+            lines = [*actions, {"sidecar": sidecar}]
+            (logs / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        else:
+            pq.write_table(pa.Table.from_pylist([{"sidecar": sidecar}]), logs / name)
+
+    for path in (
+        f"{outside}/part.parquet",
+        f"file://{outside}/part.parquet",
+        "../../../outside/part.parquet",
+        "..%2f..%2f..%2foutside%2fpart.parquet",
+        f"s3://key:{SECRET}@bucket/part.parquet",
+    ):
+        write(path)
+        text = refused(folder, lake.CorruptDatasetError)
+        assert "named without a folder" in text
+        assert SECRET not in text
+    if form == "json":
+        write("part.parquet")
+        assert lake.convert(folder).scan().to_table()["n"].to_pylist() == [7]
 
 
 def test_links_and_files_by_names_of_plake_are_refused(folder: Path, tmp_path: Path) -> None:

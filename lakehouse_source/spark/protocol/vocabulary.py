@@ -147,7 +147,8 @@ class Files:
     DELETED = "deleted"
     UNPUSHED = "unpushed"  # columns whose conditions Spark must not push into Parquet
     PLACES = "places"  # {column: its name in MetadataColumn} of those that tell where a row is
-    IDENTITIES = "identities"  # with PLACES: for each file its first row id, and its version
+    # With PLACES: for each file its first row id, its version, and its URI or None
+    IDENTITIES = "identities"
 
 
 class MetadataColumn:
@@ -158,6 +159,8 @@ class MetadataColumn:
     ROW = "_row_id"
     COMMIT = "_commit_version"
     LAST_CHANGED = "_last_changed_version"  # the same in the change feed
+    FILE_URI = "_file_uri"
+    FILE_SIZE = "_file_size"
 
 
 class Statement:
@@ -227,6 +230,7 @@ class RequestKey:
     STAGE = "stage"  # of STAGE: a value of `Stage`
     PURGE = "purge"  # of DROP: delete the files
     SETTINGS = "settings"  # of TRUNCATE: as `Message.SETTINGS`
+    ROWS = "deleted_rows"  # of TRUNCATE: terms of a condition; without it all rows
     CASCADE = "cascade"  # of DROP_NAMESPACE
     RENAMED = "renamed"  # of RENAME: the new identifier
     CHANGES = "changes"  # of ALTER: a list of {CHANGE, FIELD, ...}

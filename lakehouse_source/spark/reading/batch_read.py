@@ -9,11 +9,19 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import ScanTask
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names, with_metadata_columns
+from lakehouse_source.schema.fields import (
+    FILE_SIZE,
+    FILE_URI,
+    METADATA_COLUMNS,
+    find_field,
+    unused_names,
+    with_metadata_columns,
+)
 from lakehouse_source.spark.protocol.vocabulary import Reader, ScanResponse
 from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.frame_options import ReadRequest
@@ -31,7 +39,7 @@ from lakehouse_source.spark.reading.spark_files import (
 from lakehouse_source.spark.reading.task_read import TaskReader, has_placeholder
 from lakehouse_source.spark.types import columns_for, narrowed_structs
 
-METADATA = {column.name: column for column in METADATA_COLUMNS}
+METADATA = {column.name: column for column in (*METADATA_COLUMNS, FILE_URI, FILE_SIZE)}
 # If there are more files, those that partition values alone prune are not counted.
 MOST_COUNTED = 20_000
 
@@ -72,6 +80,13 @@ class PlakeReader(DataSourceReader):
                 pushed.condition, snapshot.schema
             )
             metadata = [METADATA[kind].with_name(name) for name, kind in pushed.metadata.items()]
+            for column in metadata:
+                if find_field(column.name, snapshot.schema) is not None:
+                    raise InvalidOptionError(
+                        option="schema",
+                        reason=f"leaves out the column {column.name}, and a hidden column has that "
+                        "name too: load the frame without a schema, or read no _metadata of it.",
+                    )
             if request.metadata_columns:
                 metadata = unused_names(METADATA_COLUMNS, snapshot.schema.names)
             columns = with_metadata_columns(snapshot.schema, self.schema.names, metadata)

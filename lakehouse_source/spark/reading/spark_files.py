@@ -134,7 +134,7 @@ def spark_files(
             Files.DELETED: [_vector(task) for task in tasks],
             Files.UNPUSHED: sorted(columns.unpushed),
             Files.PLACES: dict(columns.places),
-            Files.IDENTITIES: [_identity(task) for task in tasks] if columns.places else [],
+            Files.IDENTITIES: _identities(tasks, columns, plan) if columns.places else [],
         }
     )
 
@@ -402,11 +402,17 @@ def _vector(task: ScanTask) -> list[Any] | None:
     return [found.cardinality, task.file_row_count, *place]
 
 
-def _identity(task: ScanTask) -> list[int]:
-    """The identity of a file's first row, and the version that added the file."""
-    place = task.place
-    assert place is not None  # a plan with metadata columns has it
-    return [place.first_row_id, place.version]
+def _identities(tasks: Sequence[ScanTask], columns: _Columns, plan: ScanPlan) -> list[list[Any]]:
+    """The identity of each file's first row, the version that added it, its URI if that is read."""
+    of_uri = MetadataColumn.FILE_URI in columns.places.values()
+    storage = Storage(plan.spec.uri)
+    found: list[list[Any]] = []
+    for task in tasks:
+        place = task.place
+        assert place is not None  # a plan with metadata columns has it
+        uri = storage.file_uri(task.path) if of_uri else None
+        found.append([place.first_row_id, place.version, uri])
+    return found
 
 
 _known_writes: set[UUID] = set()

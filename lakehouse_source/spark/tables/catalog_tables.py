@@ -17,6 +17,7 @@ from lakehouse_source.errors import (
     DatasetNotFoundError,
     InvalidOptionError,
 )
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.spark.protocol.vocabulary import (
@@ -24,7 +25,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
     ResponseKey,
     Stage,
 )
-from lakehouse_source.spark.reading.decode_conditions import literal_value
+from lakehouse_source.spark.reading.decode_conditions import decode, literal_value
 from lakehouse_source.spark.session.catalog_request import (
     Place,
     Request,
@@ -251,7 +252,9 @@ def _require_name(request: Request, statement: str) -> None:
 
 
 def truncate(request: Request) -> dict[str, Any]:
-    """Remove all rows, as one commit, by the settings of the session; none where there is no file.
+    """Remove all rows, or those of a condition, as one commit, by the settings of the session.
+
+    There is no commit where the table has no file.
 
     Raises:
         InvalidOptionError: there is no such setting, or its value is wrong.
@@ -268,5 +271,8 @@ def truncate(request: Request) -> dict[str, Any]:
             if options.expected_version is None and has_no_file(reader, base.dataset):
                 return {}
             schema = without_metadata(base.schema)
+        if terms := request.body.get(RequestKey.ROWS):
+            where = PredicateSet.of([decode(term, schema) for term in terms])
+            options = replace(options, overwrite_where=where)
         commit(catalog, begin(catalog, address, schema, options), [])
     return {}

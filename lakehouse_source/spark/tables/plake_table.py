@@ -163,8 +163,10 @@ class PlakeTable:
                 return False
             raise
         except AnalysisException as error:
-            missing = ("PLAKE_DATASET", "PLAKE_NAMESPACE", "TABLE_OR_VIEW", "SCHEMA")
-            if str(error).startswith(tuple(f"[{one}_NOT_FOUND]" for one in missing)):
+            missing = ("PLAKE_DATASET", "PLAKE_NAMESPACE", "TABLE_OR_VIEW", "SCHEMA", "CATALOG")
+            # Spark takes a first part that is no catalog for a namespace of its own catalog.
+            texts = (*(f"[{one}_NOT_FOUND]" for one in missing), "[REQUIRES_SINGLE_PART_NAMESPACE]")
+            if str(error).startswith(texts):
                 return False
             raise
         return True

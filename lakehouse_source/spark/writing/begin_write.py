@@ -339,8 +339,9 @@ def with_table(options: WriteOptions, staged: Mapping[str, Any]) -> WriteOptions
         if given is not None:
             raise InvalidOptionError(
                 option=option,
-                reason="is not for a write that creates or replaces a table, as saveAsTable does. "
-                "To write to one that exists: df.write.insertInto(table), or df.writeTo(table).",
+                reason="is not for a write that creates or replaces a table, as saveAsTable does: "
+                "leave it out where the table is new. To write to one that exists: "
+                "df.write.insertInto(table), or df.writeTo(table).",
             )
     if options.dynamic_partitions and staged["replaces"]:
         raise InvalidOptionError(

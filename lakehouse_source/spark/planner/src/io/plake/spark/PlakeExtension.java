@@ -6,9 +6,11 @@ import io.plake.spark.catalog.FrameFormats;
 import io.plake.spark.catalog.MergeSchemaWrites;
 import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.ProcedureStatements;
+import io.plake.spark.catalog.ReplaceWhereByName;
 import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TimesOfPaths;
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.PlacedFrame;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
@@ -20,6 +22,7 @@ import io.plake.spark.reader.ChooseReader;
 import io.plake.spark.reader.FileScanMetrics;
 import io.plake.spark.scan.ResponseRows;
 import io.plake.spark.scan.BatchReads;
+import io.plake.spark.scan.FileMetadata;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
 import io.plake.spark.statements.BuiltStatements;
@@ -72,7 +75,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Feature.PUSHDOWN, List.of(
           "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
           "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
-          "core.FrameTable", "core.PlakeSource", "core.Refusal")),
+          "scan.FileMetadata", "core.FrameTable", "core.HiddenColumns", "core.PlacedFrame", "core.PlakeSource", "core.Refusal")),
       Map.entry(Feature.AGGREGATES, List.of(
           "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
       Map.entry(Feature.FUNCTIONS, List.of(
@@ -95,7 +98,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "core.SessionTimes", "core.Waiting", "catalog.TableRequests",
           "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
-          "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.AnalyzeTables",
+          "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.ReplaceWhereByName", "catalog.AnalyzeTables",
           "catalog.NotNullColumns", "catalog.TimesOfPaths", "catalog.FrameFormats", "format.StreamReads",
           "format.StreamWrites", "format.NamedSinks", "core.StreamErrors")),
       Map.entry(Feature.CATALOG_VIEWS, List.of(
@@ -125,6 +128,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       });
       // Before tables are resolved.
       extensions.injectHintResolutionRule(
+          session -> rule(Feature.CATALOG, () -> new ReplaceWhereByName(session)));
+      extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Wait()));
       extensions.injectHintResolutionRule(
           session -> rule(Feature.CATALOG, () -> new TimesOfPaths(session)));
@@ -148,6 +153,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectResolutionRule(session -> rule(Feature.PROVIDER, () -> new FormatWrites()));
       extensions.injectResolutionRule(session -> rule(Feature.CATALOG, () -> new AnalyzeTables()));
       extensions.injectResolutionRule(session -> rule(Feature.CATALOG, () -> new NotNullColumns()));
+      extensions.injectResolutionRule(
+          session -> rule(Feature.PUSHDOWN, () -> new PlacedFrame.Places()));
       // After views have their version.
       extensions.injectResolutionRule(session -> rule(Feature.STATEMENTS, () -> new RowStatements()));
       extensions.injectPostHocResolutionRule(session -> rule(Feature.STATEMENTS, () -> new OverwriteReads()));
@@ -155,6 +162,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           session -> rule(Feature.CATALOG, () -> new StreamReads()));
       extensions.injectPostHocResolutionRule(
           session -> rule(Feature.CATALOG, () -> new StreamWrites()));
+      extensions.injectOptimizerRule(
+          session -> rule(Feature.PUSHDOWN, () -> new FileMetadata()));
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.

@@ -80,6 +80,7 @@ public class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution
           && to.precision() - to.scale() >= from.precision() - from.scale();
     }
     return DataTypes.FloatType.equals(narrow) && DataTypes.DoubleType.equals(wide)
+        || DataTypes.DateType.equals(narrow) && DataTypes.TimestampNTZType.equals(wide)
         || INTEGERS.contains(narrow) && INTEGERS.indexOf(wide) > INTEGERS.indexOf(narrow);
   }
 }

@@ -3,6 +3,7 @@ package io.plake.spark.catalog;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Waiting;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -200,8 +201,11 @@ public final class MergeSchemaWrites {
     return mayRound ? rows : table;
   }
 
+  /** Fields that the rows lack are left out: plake's writer makes them NULL, or refuses that. */
   private static StructType widened(StructType table, StructType rows) {
-    StructType wide = table;
+    StructType wide = new StructType(Arrays.stream(table.fields())
+        .filter(field -> indexOf(rows.fieldNames(), field.name()) >= 0)
+        .toArray(StructField[]::new));
     for (StructField field : rows.fields()) {
       int place = indexOf(wide.fieldNames(), field.name());
       if (place < 0) {

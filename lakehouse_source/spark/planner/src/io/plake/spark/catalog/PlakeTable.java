@@ -3,6 +3,7 @@ package io.plake.spark.catalog;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.NamedTable;
@@ -12,6 +13,7 @@ import io.plake.spark.core.Relations;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
+import io.plake.spark.scan.ConditionData;
 import io.plake.spark.scan.IsolatedScanBuilder;
 import java.util.Collections;
 import java.util.EnumSet;
@@ -163,11 +165,6 @@ public class PlakeTable extends FrameTable
       }
     }
     return columns;
-  }
-
-  @Override
-  public Map<String, StructField> hidden() {
-    return hidden;
   }
 
   /** The options by which the data source finds this table, with those of one query. */
@@ -327,10 +324,24 @@ public class PlakeTable extends FrameTable
 
   @Override
   public boolean truncateTable() {
+    truncate(Channel.about(Vocabulary.RequestKind.TRUNCATE, identifier));
+    return true;
+  }
+
+  @Override
+  public void delete(ConditionData rows) {
+    if (!rows.isWhole()) {
+      throw Refusal.because("plake cannot tell which rows of " + name
+          + " these partitions have: DELETE the rows.");
+    }
     ObjectNode command = Channel.about(Vocabulary.RequestKind.TRUNCATE, identifier);
+    command.set(Vocabulary.RequestKey.ROWS, Envelope.list(rows.terms()));
+    truncate(command);
+  }
+
+  private void truncate(ObjectNode command) {
     command.set(Vocabulary.RequestKey.SETTINGS, Channel.settings());
     channel.change(command);
-    return true;
   }
 
   /** Spark finds a cached plan by the equality of its tables. */

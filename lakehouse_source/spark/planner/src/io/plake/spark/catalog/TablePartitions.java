@@ -3,6 +3,7 @@ package io.plake.spark.catalog;
 import com.fasterxml.jackson.databind.JsonNode;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.scan.AggregateResponse;
+import io.plake.spark.scan.ConditionData;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -10,14 +11,26 @@ import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.connector.catalog.SupportsPartitionManagement;
+import org.apache.spark.sql.connector.catalog.SupportsAtomicPartitionManagement;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.LiteralValue;
+import org.apache.spark.sql.connector.expressions.filter.And;
+import org.apache.spark.sql.connector.expressions.filter.Or;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.StructField;
 
-/** What {@code SHOW PARTITIONS} asks of a table. Partitions follow from rows: none is made by itself. */
-interface TablePartitions extends SupportsPartitionManagement {
+/**
+ * What {@code SHOW PARTITIONS} and {@code DROP PARTITION} ask of a table. Partitions follow from rows:
+ * none is made by itself, and one is dropped by deleting its rows.
+ */
+interface TablePartitions extends SupportsAtomicPartitionManagement {
 
   /** The values of the partition columns, as texts, from plake's catalog. */
   JsonNode partitionRows();
+
+  /** Deletes the rows of a condition, in one commit. */
+  void delete(ConditionData rows);
 
   @Override
   default InternalRow[] listPartitionIdentifiers(String[] names, InternalRow wanted) {
@@ -42,14 +55,39 @@ interface TablePartitions extends SupportsPartitionManagement {
   }
 
   @Override
-  default void createPartition(InternalRow partition, Map<String, String> properties) {
+  default void createPartitions(InternalRow[] partitions, Map<String, String>[] properties) {
     throw Refusal.because("A table of plake has the partitions of its rows: INSERT rows to add one.");
   }
 
   @Override
-  default boolean dropPartition(InternalRow partition) {
-    throw Refusal.because("A table of plake has the partitions of its rows: DELETE the rows to drop"
-        + " one.");
+  default boolean dropPartitions(InternalRow[] partitions) {
+    delete(new ConditionData(partitionSchema(), new Predicate[] {
+        Arrays.stream(partitions).map(this::isIn).reduce(Or::new).orElseThrow()}));
+    return true;
+  }
+
+  @Override
+  default boolean truncatePartition(InternalRow partition) {
+    return dropPartition(partition);
+  }
+
+  @Override
+  default boolean truncatePartitions(InternalRow[] partitions) {
+    return dropPartitions(partitions);
+  }
+
+  private Predicate isIn(InternalRow partition) {
+    StructField[] columns = partitionSchema().fields();
+    Predicate found = null;
+    for (int i = 0; i < columns.length; i++) {
+      Expression column = Expressions.column(Refusal.quoted(columns[i].name()));
+      Object value = partition.get(i, columns[i].dataType());
+      Predicate one = value == null ? new Predicate("IS_NULL", new Expression[] {column})
+          : new Predicate("=", new Expression[] {
+              column, new LiteralValue<>(value, columns[i].dataType())});
+      found = found == null ? one : new And(found, one);
+    }
+    return found;
   }
 
   @Override

@@ -30,6 +30,11 @@ public abstract class FrameTable extends PythonTable {
     return schema;
   }
 
+  /** The columns that tell where a row is stored, by plake's names. */
+  public Map<String, StructField> hidden() {
+    return hidden;
+  }
+
   public MetadataColumn[] metadataColumns() {
     return HiddenColumns.columns(hidden);
   }

@@ -21,6 +21,16 @@ import org.apache.spark.sql.types.StructType;
  * as needed. {@code unused_names} in {@code schema/fields.py} has the same rule.
  */
 public final class HiddenColumns {
+  private static final List<String> IN_STRUCT_ONLY =
+      List.of(Vocabulary.MetadataColumn.FILE_URI, Vocabulary.MetadataColumn.FILE_SIZE);
+
+  /** What Spark's own readers of files show of a file and a row, as far as plake knows it. */
+  public static final StructField STRUCT = DataTypes.createStructField("_metadata", new StructType()
+      .add("file_path", DataTypes.StringType, false).add("file_name", DataTypes.StringType, false)
+      .add("file_size", DataTypes.LongType, false).add("row_index", DataTypes.LongType, false)
+      .add("row_id", DataTypes.LongType, false)
+      .add("row_commit_version", DataTypes.LongType, false), false);
+
   /** Whether each column of a table has a name of its own, by which a scan can ask for it. */
   public static boolean canJoin(StructType schema) {
     int names = new HashSet<>(List.of(schema.fieldNames())).size();
@@ -38,6 +48,8 @@ public final class HiddenColumns {
     hide(found, Vocabulary.MetadataColumn.POSITION, DataTypes.LongType, taken);
     hide(found, Vocabulary.MetadataColumn.ROW, DataTypes.LongType, taken);
     hide(found, Vocabulary.MetadataColumn.COMMIT, DataTypes.LongType, taken);
+    hide(found, Vocabulary.MetadataColumn.FILE_URI, DataTypes.StringType, taken);
+    hide(found, Vocabulary.MetadataColumn.FILE_SIZE, DataTypes.LongType, taken);
     return found;
   }
 
@@ -70,11 +82,16 @@ public final class HiddenColumns {
     found.put(name, DataTypes.createStructField(unused, type, false));
   }
 
-  /** The columns as Spark asks a table for them. */
+  /** The columns as Spark asks a table for them; in place of two the struct that shows them. */
   public static MetadataColumn[] columns(Map<String, StructField> hidden) {
     List<MetadataColumn> columns = new ArrayList<>();
-    for (StructField field : hidden.values()) {
-      columns.add(new Hidden(field));
+    hidden.forEach((name, field) -> {
+      if (!IN_STRUCT_ONLY.contains(name)) {
+        columns.add(new Hidden(field));
+      }
+    });
+    if (hidden.keySet().containsAll(IN_STRUCT_ONLY)) {
+      columns.add(new Hidden(STRUCT));
     }
     return columns.toArray(new MetadataColumn[0]);
   }

@@ -34,7 +34,7 @@ public final class Relations {
 
   /** Whether a table is of a frame as Spark makes it. */
   public static boolean isFrame(Object table) {
-    return table.getClass() == PythonTable.class
+    return table instanceof PlacedFrame || table.getClass() == PythonTable.class
         && SOURCE.equalsIgnoreCase(((PythonTable) table).name());
   }
 

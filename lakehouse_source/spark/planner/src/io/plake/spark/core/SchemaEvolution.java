@@ -10,10 +10,13 @@ import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -99,8 +102,9 @@ public final class SchemaEvolution {
   /**
    * The plan with strings for CHAR and VARCHAR columns of tables of plake.
    *
-   * <p>Spark makes them so when it loads a table, and not when it has evolved one. The checks of
-   * lengths that it then puts around each assignment never have the type of the column.
+   * <p>Spark makes them so when it loads a table, and not when it has evolved one: the checks of
+   * lengths that it then puts around each assignment never have the type of the column. Nor when it
+   * loads one for a stream, which then ends in an internal error.
    */
   public static LogicalPlan withStrings(LogicalPlan plan) {
     Map<ExprId, AttributeReference> columns = new HashMap<>();
@@ -109,6 +113,10 @@ public final class SchemaEvolution {
           && write.table() instanceof DataSourceV2Relation target && Relations.isOurs(target)) {
         DataSourceV2Relation strings = strings(target, columns);
         return strings == target ? node : (LogicalPlan) write.withNewTable(strings);
+      }
+      if (node instanceof StreamingRelationV2 stream && Relations.isOurTable(stream.table())) {
+        Seq<AttributeReference> strings = strings(stream.output(), columns);
+        return Rewrite.<LogicalPlan>copy(stream, part -> part == stream.output() ? strings : part);
       }
       return Relations.isOurs(node) ? strings((DataSourceV2Relation) node, columns) : node;
     }));
@@ -120,13 +128,24 @@ public final class SchemaEvolution {
 
   private static DataSourceV2Relation strings(
       DataSourceV2Relation relation, Map<ExprId, AttributeReference> changed) {
-    StructType given = relation.schema();
+    Seq<AttributeReference> columns = strings(relation.output(), changed);
+    return columns == relation.output() ? relation : relation.copy(
+        relation.table(), columns, relation.catalog(), relation.identifier(), relation.options(),
+        relation.timeTravelSpec());
+  }
+
+  private static Seq<AttributeReference> strings(
+      Seq<AttributeReference> output, Map<ExprId, AttributeReference> changed) {
+    StructType given = new StructType(CollectionConverters.asJava(output).stream()
+        .map(column -> new StructField(
+            column.name(), column.dataType(), column.nullable(), column.metadata()))
+        .toArray(StructField[]::new));
     StructType strings = CharVarcharUtils.replaceCharVarcharWithStringInSchema(given);
     if (strings.equals(given)) {
-      return relation;
+      return output;
     }
     List<AttributeReference> columns = new ArrayList<>();
-    for (AttributeReference column : CollectionConverters.asJava(relation.output())) {
+    for (AttributeReference column : CollectionConverters.asJava(output)) {
       int at = columns.size();
       if (!strings.apply(at).equals(given.apply(at))) {
         column = column.withDataType(strings.apply(at).dataType())
@@ -135,9 +154,7 @@ public final class SchemaEvolution {
       }
       columns.add(column);
     }
-    return relation.copy(
-        relation.table(), CollectionConverters.asScala(columns).toSeq(), relation.catalog(),
-        relation.identifier(), relation.options(), relation.timeTravelSpec());
+    return CollectionConverters.asScala(columns).toSeq();
   }
 
   private static boolean is(MergeIntoTable merge, String predicate)

@@ -40,6 +40,10 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   /** Where columns tell the places of rows: the file's path, as plake names it. */
   static final String PATH = "plake_path";
 
+  /** The file's URI, and its size in bytes. */
+  static final String URI = "plake_uri";
+  static final String SIZE = "plake_size";
+
   /** The identity of the file's first row. */
   static final String FIRST_ROW = "plake_first_row";
 
@@ -101,9 +105,11 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     return (read, places, file) -> vector(type, value);
   }
 
-  static Source pathOfFile() {
-    return (read, places, file) ->
-        vector(DataTypes.StringType, UTF8String.fromString((String) file.apply(PATH)));
+  /** What is known of the file under a key: a text, or a whole number. */
+  static Source ofFile(String key) {
+    return (read, places, file) -> file.apply(key) instanceof String text
+        ? vector(DataTypes.StringType, UTF8String.fromString(text))
+        : vector(DataTypes.LongType, file.apply(key));
   }
 
   /** The position of the row in the file. */

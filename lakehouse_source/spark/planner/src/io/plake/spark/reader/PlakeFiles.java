@@ -104,6 +104,8 @@ public final class PlakeFiles implements FileIndex {
       found.put(FileBatches.PATH, path);
       found.put(FileBatches.FIRST_ROW, ((Number) identity.get(0)).longValue());
       found.put(FileBatches.VERSION, ((Number) identity.get(1)).longValue());
+      found.put(FileBatches.URI, identity.get(2));
+      found.put(FileBatches.SIZE, files.get(i).getLen());
     }
     return Map$.MODULE$.from(CollectionConverters.asScala(found));
   }

@@ -175,7 +175,8 @@ final class PlakeParquet extends ParquetFileFormat {
         StructField field = required.fields()[i];
         String name = layout.name(field.name());
         Object kind = layout.places.get(field.name());
-        hasPlaces |= kind != null;
+        hasPlaces |= Vocabulary.MetadataColumn.POSITION.equals(kind)
+            || Vocabulary.MetadataColumn.ROW.equals(kind);
         if (name != null) {
           int column = stored.size();
           stored.add(new StructField(name, field.dataType(), true, Metadata.empty()));
@@ -186,7 +187,11 @@ final class PlakeParquet extends ParquetFileFormat {
               field.dataType(), AggregateResponse.value(layout.value(field.name()), field.dataType()));
         } else {
           sources[i] = kind.equals(Vocabulary.MetadataColumn.FILE)
-              ? FileBatches.pathOfFile() : FileBatches.position();
+              ? FileBatches.ofFile(FileBatches.PATH)
+              : kind.equals(Vocabulary.MetadataColumn.FILE_URI)
+              ? FileBatches.ofFile(FileBatches.URI)
+              : kind.equals(Vocabulary.MetadataColumn.FILE_SIZE)
+              ? FileBatches.ofFile(FileBatches.SIZE) : FileBatches.position();
         }
       }
       place = hasPlaces ? stored.size() : -1;

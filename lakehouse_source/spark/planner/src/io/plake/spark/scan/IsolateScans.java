@@ -141,10 +141,9 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       return relation;
     }
     try {
-      boolean named = table instanceof NamedTable;
       PythonTable isolated = IsolatedTable.of(
           sourceOf(table, relation.options()), schema, request,
-          named ? ((NamedTable) table).hidden() : Map.of());
+          table instanceof FrameTable placed ? placed.hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
     } catch (ReflectiveOperationException e) {
       Feature.PUSHDOWN.failed(e);

@@ -15,7 +15,6 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
 import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -53,11 +52,6 @@ class StatementTable extends FrameTable
         ? (StatementTable) SchemaEvolution.made(
             StatementTable.class.getPackageName() + ".EvolvedStatementTable", frame, schema, version)
         : new StatementTable(frame, schema, version, true);
-  }
-
-  /** The columns that tell where a row is stored, by plake's names. */
-  Map<String, StructField> hidden() {
-    return hidden;
   }
 
   PythonDataSourceV2 frame() {
