@@ -79,6 +79,7 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
+	@. integration/java_home.sh && $(BIN)/python integration/dbt_suites.py
 	@. integration/java_home.sh && $(BIN)/python integration/statements.py
 	@. integration/java_home.sh && $(BIN)/python -m integration.cluster --tasks 200 --files 2000 --planned 10000
 	@. integration/java_home.sh && $(BIN)/python integration/stream_kills.py --kills 96
