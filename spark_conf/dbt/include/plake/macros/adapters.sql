@@ -51,7 +51,7 @@
 {# Threads share one session, and models of two schemas may have one name. #}
 {% macro plake__make_temp_relation(base_relation, suffix='__dbt_tmp') %}
   {% do return(api.Relation.create(identifier=base_relation.schema ~ '__' ~ base_relation.identifier ~ suffix, type='view')
-      .include(database=false, schema=false)) %}
+      .include(database=false, schema=false).quote(identifier=true)) %}
 {% endmacro %}
 
 {# --- constraints: a query that breaks one fails, so nothing is committed ---------- #}

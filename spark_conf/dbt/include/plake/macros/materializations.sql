@@ -37,7 +37,7 @@
 df = model(dbtObj(spark.table), spark)
 df = df.to_spark() if hasattr(df, "to_spark") else df
 df = df if hasattr(df, "createOrReplaceTempView") else spark.createDataFrame(df)
-df.createOrReplaceTempView("{{ target_relation.identifier }}")
+df.createOrReplaceTempView("{{ target_relation }}")
 {% endmacro %}
 
 {% materialization incremental, adapter='plake', supported_languages=['sql', 'python'] %}
