@@ -80,6 +80,7 @@ integration: setup ## The long forms: other Spark versions, Connect, the oldest 
 	@. integration/java_home.sh && $(BIN)/python -m tests.java_classes >/dev/null 2>&1
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
+	@. integration/java_home.sh && $(BIN)/python integration/dbt_suites.py
 	@. integration/java_home.sh && $(BIN)/python integration/statements.py
 	@. integration/java_home.sh && $(BIN)/python -m integration.cluster --tasks 200 --files 2000 --planned 10000
 	@. integration/java_home.sh && $(BIN)/python integration/stream_kills.py --kills 96

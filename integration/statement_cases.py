@@ -937,7 +937,7 @@ ERRORS = (
         (),
         "CREATE TABLE plake.nowhere.t (a INT)",
         None,
-        refused={"": "[PLAKE_NAMESPACE_NOT_FOUND]"},
+        refused={"": "[SCHEMA_NOT_FOUND] [PLAKE_NAMESPACE_NOT_FOUND]"},
     ),
     Case(
         "load() of a path that is not there",

@@ -60,10 +60,10 @@ class PlakeDataSource(DataSource):
             from lakehouse_source.spark.session.secrets import conceal
 
             self.options["catalog"] = conceal(self.options["catalog"]) or ""
-        if Message.APPLICATION in self._own:
+        if Message.CLAIMS in self._own:
             from lakehouse_source.catalog.committer import claim
 
-            claim(application=self._own[Message.APPLICATION])
+            claim(**self._own[Message.CLAIMS])
 
     @property
     def _frame(self) -> Frame:

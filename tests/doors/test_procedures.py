@@ -441,7 +441,7 @@ def test_wrong_calls_are_told_in_spark_s_words(spark_catalog: SparkSession, name
     assert told("system.vacuum('calls.none')").startswith(f"{missing} calls.none")
     assert told("system.vacuum('/no/where')").startswith(f"{missing} file:///no/where")
     assert told("system.vacuum('none.none')").startswith(
-        "SCHEMA_NOT_FOUND [PLAKE_NAMESPACE_NOT_FOUND] no namespace 'none'"
+        "SCHEMA_NOT_FOUND [SCHEMA_NOT_FOUND] [PLAKE_NAMESPACE_NOT_FOUND] no namespace 'none'"
     )
     unknown = "ROUTINE_NOT_FOUND [ROUTINE_NOT_FOUND] The routine `plake`."
     assert told("system.vacum('x')").startswith(f"{unknown}`system`.`vacum` cannot be found.")

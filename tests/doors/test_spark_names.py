@@ -96,7 +96,15 @@ def test_a_name_that_is_taken_or_missing_is_told_in_spark_s_words(
         spark_catalog, f"REPLACE TABLE {space}.n AS SELECT 1"
     )
     missing = message(spark_catalog, "CREATE TABLE plake.nowhere.t (a INT)")
-    assert missing.startswith("[PLAKE_NAMESPACE_NOT_FOUND] no namespace 'nowhere'")
+    condition = "[SCHEMA_NOT_FOUND] [PLAKE_NAMESPACE_NOT_FOUND]"
+    assert missing.startswith(f"{condition} no namespace 'nowhere'")
+    for kind in ("TABLES IN", "VIEWS IN", "TABLE EXTENDED IN"):
+        said = message(spark_catalog, f"SHOW {kind} plake.nowhere LIKE '*'")
+        assert said.startswith("[SCHEMA_NOT_FOUND] "), said
+    for part in ("history", "files"):
+        assert "TABLE_OR_VIEW_NOT_FOUND" in message(
+            spark_catalog, f"SELECT * FROM {space}.none.{part}"
+        )
     spark_catalog.sql(f"DROP TABLE IF EXISTS {space}.none")
     assert rows(spark_catalog, f"SELECT * FROM {space}.T") == []
 

@@ -488,8 +488,22 @@ class Message:
     EVOLUTION = "evolution"
     # Of a write: a value of `Mode`.
     MODE = "write_mode"
-    # Of a write or a request: Spark's id of the application, for the history.
-    APPLICATION = "application"
+    # Of a write or a request: who asks, as `Claim` tells, for the history.
+    CLAIMS = "claims"
+
+
+class Claim:
+    """Keys of `Message.CLAIMS`, and of `committer` in the history. A blank text tells nothing."""
+
+    APPLICATION = "application"  # Spark's id of it
+    # Settings of the session, which OpenLineage documents after `spark.openlineage.`: the job and
+    # the run of a scheduler that this application is for.
+    JOB_NAMESPACE = "parentJobNamespace"
+    JOB = "parentJobName"
+    RUN = "parentRunId"
+    ROOT_JOB_NAMESPACE = "rootParentJobNamespace"
+    ROOT_JOB = "rootParentJobName"
+    ROOT_RUN = "rootParentRunId"
 
 
 class Mode:

@@ -35,7 +35,7 @@ def load_view(request: Request) -> dict[str, Any]:
         SchemaMismatchError: Spark would make an object of a class that its columns name.
         CorruptDatasetError: the stored text is not a view.
     """
-    if request.is_path or len(request.identifier) > 2:
+    if request.is_path or request.metadata_table or len(request.identifier) > 2:
         return {}
     with names_of(request) as catalog, catalog.read() as reader:
         view = reader.names.view(request.name)

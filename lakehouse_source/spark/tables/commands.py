@@ -183,7 +183,8 @@ def respond(request: Request, *, may_change: bool) -> dict[str, Any]:
     command = request.body[RequestKey.COMMAND]
     if command in (RequestKind.LOAD, RequestKind.EVOLVE):
         return {}
-    request.require_table()
+    if command != RequestKind.LOAD_VIEW:
+        request.require_table()
     if command == RequestKind.LOAD_CHANGES:
         return {ResponseKey.TABLE: request.shown}
     place = READS.get(command)

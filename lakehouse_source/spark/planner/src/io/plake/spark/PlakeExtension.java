@@ -92,7 +92,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "core.FrameTable", "core.HiddenColumns", "core.Waiting", "core.WriteCommands",
           "core.WriteInfo")),
       Map.entry(Feature.CATALOG, List.of(
-          "PlakeCatalog", "catalog.PlakeTable", "catalog.TableWrites", "core.Channel",
+          "PlakeCatalog", "catalog.PlakeTable", "catalog.LineageNames", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
           "core.SessionTimes", "core.Waiting", "catalog.TableRequests",

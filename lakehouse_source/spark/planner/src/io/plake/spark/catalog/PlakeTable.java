@@ -96,7 +96,7 @@ public class PlakeTable extends FrameTable
     this.options = texts(response.body.get(Vocabulary.ResponseKey.OPTIONS));
     Map<String, String> all = texts(response.body.get(Vocabulary.ResponseKey.PROPERTIES));
     all.putAll(more);
-    this.properties = Collections.unmodifiableMap(all);
+    this.properties = Collections.unmodifiableMap(new LineageNames(all));
     this.constraints = TableConstraints.of(
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
     this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()

@@ -44,7 +44,7 @@ final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite
     this.info = info;
     this.options = new HashMap<>(options.asCaseSensitiveMap());
     SealedOptions.put(this.options, Vocabulary.Message.MODE, Vocabulary.Mode.EXISTING);
-    Channel.putApplication(this.options);
+    Channel.putClaims(this.options);
   }
 
   /** {@link #overwrite} says what is wrong with others. */

@@ -85,13 +85,19 @@ public final class Channel {
     parts.add(table.name());
   }
 
-  /** Adds the id of this application to options of a write or a request, for the history. */
-  public static void putApplication(Map<String, String> options) {
-    String id = SparkEnv.get().conf().get("spark.app.id", "");
-    if (!id.isEmpty()) {
-      SealedOptions.put(options, Vocabulary.Message.APPLICATION, id);
+  /** Adds what the history tells of this application and of the job that it is for, as texts. */
+  public static void putClaims(Map<String, String> options) {
+    ObjectNode claims = Envelope.object()
+        .put(Vocabulary.Claim.APPLICATION, SparkEnv.get().conf().get("spark.app.id", ""));
+    for (String name : LINEAGE) {
+      claims.put(name, SQLConf.get().getConfString("spark.openlineage." + name, ""));
     }
+    SealedOptions.put(options, Vocabulary.Message.CLAIMS, claims);
   }
+
+  private static final List<String> LINEAGE = List.of(
+      Vocabulary.Claim.JOB_NAMESPACE, Vocabulary.Claim.JOB, Vocabulary.Claim.RUN,
+      Vocabulary.Claim.ROOT_JOB_NAMESPACE, Vocabulary.Claim.ROOT_JOB, Vocabulary.Claim.ROOT_RUN);
 
   /** The session's settings of statements. */
   public static ObjectNode settings() {
@@ -147,7 +153,7 @@ public final class Channel {
     Map<String, String> given = new HashMap<>(more);
     given.putAll(options);
     SealedOptions.put(given, key, request);
-    putApplication(given);
+    putClaims(given);
     PythonDataSourceV2 source = new PlakeSource();
     StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
     JsonNode body = Envelope.response(

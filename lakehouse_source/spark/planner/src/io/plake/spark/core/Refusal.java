@@ -43,10 +43,11 @@ public final class Refusal {
           return message;
         }
       };
+      // Programs look for the condition in the text: dbt, before it makes a namespace.
       case Vocabulary.Failure.NO_NAMESPACE -> new NoSuchNamespaceException(new String[] {""}) {
         @Override
         public String getMessage() {
-          return message;
+          return "[" + getCondition() + "] " + message;
         }
       };
       case Vocabulary.Failure.NAMESPACE_EXISTS ->

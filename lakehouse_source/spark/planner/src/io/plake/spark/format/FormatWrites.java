@@ -63,7 +63,7 @@ public final class FormatWrites extends Rule<LogicalPlan> {
       }
       SealedOptions.put(options, Vocabulary.Message.MODE, Vocabulary.Mode.CREATE);
     }
-    Channel.putApplication(options);
+    Channel.putClaims(options);
     StructType schema = query.schema().asNullable();
     DataSourceV2Relation target = DataSourceV2Relation.create(
         PlakeSource.table(schema), Option.empty(), Option.empty(),

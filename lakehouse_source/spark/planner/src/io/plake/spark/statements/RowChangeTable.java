@@ -57,6 +57,11 @@ final class RowChangeTable extends PythonTable {
   }
 
   @Override
+  public Map<String, String> properties() {
+    return target.properties();
+  }
+
+  @Override
   public Set<TableCapability> capabilities() {
     Set<TableCapability> all = EnumSet.copyOf(super.capabilities());
     all.add(TableCapability.ACCEPT_ANY_SCHEMA);
@@ -71,7 +76,7 @@ final class RowChangeTable extends PythonTable {
     String id = options.remove(Vocabulary.Statement.ID);
     SealedOptions.put(
         options, Vocabulary.Message.STATEMENT, statement().put(Vocabulary.Statement.ID, id));
-    Channel.putApplication(options);
+    Channel.putClaims(options);
     WriteBuilder stock =
         super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));
     // A DELETE writes no rows, and the tasks of its scan have whole row groups already.

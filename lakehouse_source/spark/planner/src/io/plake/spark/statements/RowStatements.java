@@ -365,7 +365,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
     StatementTable target = evolves
         ? StatementTable.evolved(frame, table.schema(), table.version)
         : new StatementTable(frame, table.schema(), table.version);
-    return Relations.copy(relation, target, table.with(relation.options()));
+    return Relations.copy(
+        relation, target.with(table.properties()), table.with(relation.options()));
   }
 
   private static void checkNames(StructType schema) {

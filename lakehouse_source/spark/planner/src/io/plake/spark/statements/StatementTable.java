@@ -33,6 +33,9 @@ class StatementTable extends FrameTable
   /** Options of its write that the statement itself names. */
   Map<String, String> writeOptions = Map.of();
 
+  /** Those of the table that has the name, which tell what it is. */
+  private Map<String, String> properties = Map.of();
+
   private final boolean evolves;
 
   StatementTable(PythonDataSourceV2 frame, StructType schema, long version) {
@@ -56,6 +59,16 @@ class StatementTable extends FrameTable
 
   PythonDataSourceV2 frame() {
     return frame;
+  }
+
+  StatementTable with(Map<String, String> given) {
+    properties = given;
+    return this;
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return properties;
   }
 
   @Override

@@ -1,0 +1,3 @@
+from importlib.metadata import version as _version
+
+version = _version("plake")
