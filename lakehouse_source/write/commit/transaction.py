@@ -174,7 +174,9 @@ class TransactionCatalog(Catalog):
 
     def has_changed(self, is_at: Callable[[str], bool]) -> bool:
         """Tell whether the transaction has changed a dataset, given a test of its URI."""
-        return any(is_at(one.uri) for one in (*self._entries, *self._unseen))
+        return any(is_at(one.uri) for one in self._entries) or any(
+            is_at(one.uri) for one in self._unseen
+        )
 
     def only_writes(self) -> bool:
         """Tell whether there are only writes of `defer`: the caller then commits them as any."""
