@@ -87,6 +87,39 @@ FEED_DOORS = ("doors/test_changes_request.py",)
 
 MUTANTS = [
     *_in(
+        "upkeep/lease.py",
+        ("verbs/test_upkeep.py",),
+        (
+            "a lease is taken from a holder that lives",
+            "return now - self._seen[1] >= found.lease_seconds",
+            "return now - self._seen[1] >= 0",
+        ),
+        (
+            "a suspended process goes on as if it had the lease",
+            "and time.monotonic() - self._beat_at < self._seconds",
+            "",
+        ),
+    ),
+    *_in(
+        "upkeep/steps.py",
+        ("verbs/test_upkeep.py",),
+        (
+            "upkeep ends the fast_forward of a branch",
+            "    while waits_for(catalog, address) is None:\n",
+            "    while True:\n",
+        ),
+        (
+            "upkeep rewrites a table that says auto_compact = false",
+            "self.compact and chosen is not False",
+            "self.compact",
+        ),
+        (
+            "a process that starts again and again rewrites without a limit",
+            "self._left = 0.0",
+            "self._left = float(per_hour or 0)",
+        ),
+    ),
+    *_in(
         "spark/writing/in_tasks.py",
         ("doors/test_tasks.py",),
         (
