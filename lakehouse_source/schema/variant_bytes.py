@@ -168,15 +168,25 @@ class _Decoder:
     def part(self, at: int, step: int | frozenset[int]) -> int | None:
         """Where the part of an object or an array begins that a step of a path leads to."""
         kind, header = self.take(at, 1)[0] & 3, self.data[at] >> 2
-        if isinstance(step, int):
-            if kind != ARRAY:
-                return None
-            _, parts = self.layout(at + 1, header >> 2 & 1, header & 3, 0)
-            return parts[step] if step < len(parts) else None
-        if kind != OBJECT:
+        if kind != (ARRAY if isinstance(step, int) else OBJECT):
             return None
-        ids, parts = self.layout(at + 1, header >> 4 & 1, header & 3, (header >> 2 & 3) + 1)
-        return next((part for id, part in zip(ids, parts) if id in step), None)
+        is_large, id_width = header >> 2 & 1, 0
+        if kind == OBJECT:
+            is_large, id_width = header >> 4 & 1, (header >> 2 & 3) + 1
+        size, width = 4 if is_large else 1, (header & 3) + 1
+        count = int.from_bytes(self.take(at + 1, size), "little")
+        ids = _Numbers(self.data, at + 1 + size, id_width, count)
+        offsets = _Numbers(self.data, ids.start + id_width * count, width, count + 1)
+        if isinstance(step, int):
+            place = step if step < count else None
+        else:
+            place = next((n for n in range(count) if ids.at(n) in step), None) if step else None
+        if place is None:
+            return None
+        start, end = offsets.start + width * (count + 1), offsets.at(count)
+        if offsets.at(place) >= end or start + end > len(self.data):
+            raise BrokenValue("a part lies outside of it")
+        return start + offsets.at(place)
 
     def layout(
         self, at: int, is_large: int, offset: int, id_width: int
@@ -239,6 +249,7 @@ class Finder:
         self._path = path
         # Of the last dictionary: per step of the path, the ids of its name.
         self._metadata: bytes | None = None
+        self._decoder: _Decoder | None = None
         self._ids: list[frozenset[int]] = []
 
     def __call__(self, metadata: bytes, value: bytes) -> bytes | None:
@@ -250,8 +261,10 @@ class Finder:
                     frozenset(id for id, text in enumerate(texts) if text == step)
                     for step in self._path
                 ]
-                self._metadata = metadata
-            decoder, at = _Decoder(metadata, value), 0
+                self._metadata, self._decoder = metadata, _Decoder(metadata, b"")
+            decoder, at = self._decoder, 0
+            assert decoder is not None
+            decoder.data = value
             for step, ids in zip(self._path, self._ids):
                 found = decoder.part(at, step if isinstance(step, int) else ids)
                 if found is None:

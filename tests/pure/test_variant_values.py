@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from contextlib import suppress
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,14 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.schema.variant_bytes import decode, decode_json
+from lakehouse_source.schema.variant_bytes import (
+    Finder,
+    Names,
+    checked,
+    decode,
+    decode_json,
+    leaf_of,
+)
 from lakehouse_source.schema.variant_values import MOST_DEPTH, encode
 
 VALUES: list[Any] = [
@@ -107,6 +115,13 @@ def test_broken_bytes_are_an_error(metadata: bytes, value: bytes, words: str) ->
         decode(metadata, value)
 
 
+def _at_path(metadata: bytes, value: bytes) -> None:
+    for path in ((), ("",), ("k" * 300,), ("a", 0), (0,), (255,), ("", "a", 0, "é")):
+        part = Finder(path)(metadata, value)
+        if part is not None:
+            leaf_of(metadata, part)
+
+
 def _fuzz(mutants: int) -> int:
     dice, broken = random.Random(7), 0
     known = [encode(value) for value in VALUES if len(repr(value)) < 5000]
@@ -124,10 +139,15 @@ def _fuzz(mutants: int) -> int:
                 part[at:at] = dice.randbytes(dice.randint(1, 8))
             elif at < len(part):
                 part[at] ^= 1 << dice.randrange(8)
+        metadata, value = map(bytes, parts)
         try:
-            decode_json(*map(bytes, parts))
+            decode_json(metadata, value)
         except lake.CorruptDatasetError:
             broken += 1
+        with suppress(lake.CorruptDatasetError):
+            _at_path(metadata, value)
+        with suppress(lake.CorruptDatasetError), checked():
+            Names(metadata).fields(value)
     return broken
 
 
