@@ -473,6 +473,26 @@ class TestBesideOthers:
         commit_beside(dataset, rows(), others)
         assert dataset.refresh().scan().count_rows() == 3 * ROWS - 4
 
+    def test_the_writes_of_a_transaction(self, dataset: lake.Dataset) -> None:
+        """They see each other's keys, and conflict with those that others commit meanwhile."""
+        catalog = f"sqlite://{dataset.uri.removeprefix('file://')}/_plake/catalog.db"
+
+        def run(key: int, meanwhile: int | None = None) -> None:
+            with lake.transaction(catalog) as transaction:
+                transaction.open_dataset(dataset.uri).delete("id = 4")
+                transaction.write(rows(4), dataset.uri)
+                if meanwhile is not None:
+                    lake.write_dataset({"id": [meanwhile], "v": [1], "p": [1]}, dataset.uri)
+                transaction.write({"id": [key], "v": [1], "p": [1]}, dataset.uri)
+
+        with pytest.raises(ConstraintViolationError, match="id = 103"):
+            run(103)
+        with pytest.raises((ConstraintViolationError, CommitConflictError)):
+            run(200, meanwhile=200)
+        run(104)
+        ids = [row[0] for row in content(dataset.refresh())]
+        assert sorted(ids) == [*range(9), *range(100, 109), 200]
+
     def test_an_append_that_did_not_check_it_conflicts(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "data")
         lake.write_dataset(rows(), uri)
