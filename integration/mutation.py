@@ -602,7 +602,7 @@ MUTANTS = [
         ("verbs/test_keys.py",),
         (
             "keys of files that others added are not looked up",
-            "return self._look_ups(reader, snapshot, added) if added else []",
+            "return self._look_ups(reader, snapshot, added, self._keys) if added else []",
             "return []",
         ),
         (

@@ -158,7 +158,7 @@ class NewFile:
                     store_decimal_as_integer=True,
                     metadata_collector=self.footers,
                     **encodings(first, file_schema),
-                    **_layout(spec, file_schema),
+                    **_layout(spec, file_schema, first.num_rows),
                 )
         except BaseException:
             self.output.abandon()
@@ -227,7 +227,12 @@ def verify_stored(storage: Storage, path: str, size_bytes: int) -> None:
         )
 
 
-def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
+def _layout(spec: WriteSpec, file_schema: pa.Schema, rows: int) -> dict[str, Any]:
+    """The options of `pq.ParquetWriter` for the order of rows and the bloom filters.
+
+    `rows` is the size of the first row group: Arrow allocates filters for a million values, and
+    folds them afterwards, which takes 16 ms of each row group of 10,000 rows.
+    """
     extra: dict[str, Any] = {}
     names = list(takewhile(lambda name: not _is_float(file_schema, name), _sorted_by(spec)))
     if names:
@@ -235,7 +240,8 @@ def _layout(spec: WriteSpec, file_schema: pa.Schema) -> dict[str, Any]:
             file_schema, [(name, "ascending") for name in names]
         )
     if spec.bloom_filter_columns:
-        extra["bloom_filter_options"] = dict.fromkeys(spec.bloom_filter_columns, True)
+        sized = {"ndv": max(1, rows)}
+        extra["bloom_filter_options"] = dict.fromkeys(spec.bloom_filter_columns, sized)
     return extra
 
 

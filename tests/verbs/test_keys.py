@@ -22,6 +22,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
 )
+from lakehouse_source.schema.fields import SPARK_METADATA
 from lakehouse_source.write.commit import keys, rewrite
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.rows import stage, write_options
@@ -210,6 +211,41 @@ class TestRowsThatTheCommitTakesOut:
         assert dataset.upsert(table).rows_inserted == 2
         moved = dataset.merge({"id": [4], "n": [5]}, "target.id = source.id")
         _refused(dataset, lambda: moved.when_matched_update({"id": "source.n"}).execute())
+
+    def test_a_merge_that_is_no_upsert(self, dataset: lake.Dataset) -> None:
+        """Only an upsert on the key has compared the keys already."""
+        row = {"id": [3], "v": [7], "p": [1]}
+        for on, values in (
+            ("target.id = source.id AND target.v = 99", None),
+            ("target.id = source.id + 90", None),
+            ("target.v = source.v + 90", None),
+            ("target.id = source.id + 97", {"id": "3", "p": "1"}),
+        ):
+            merge = dataset.merge(row, on)
+            if values is None:
+                merge.when_not_matched_insert_all()
+            else:
+                merge.when_not_matched_insert(values)
+            _refused(dataset, merge.execute)
+        merge = dataset.merge(row, "target.id = source.id")
+        _refused(dataset, merge.when_matched_update({"id": "2"}).execute)
+        merge = dataset.merge({**row, "id": [300]}, "target.id = source.id")
+        _refused(dataset, merge.when_not_matched_insert({"id": "2", "p": "0"}).execute)
+
+    def test_keys_that_are_equal_only_when_they_are_stored(self, tmp_path: Path) -> None:
+        """CHAR is filled with spaces."""
+        told = {SPARK_METADATA: b'{"__CHAR_VARCHAR_TYPE_STRING":"char(3)"}'}
+        schema = pa.schema([pa.field("c", pa.string(), metadata=told)])
+        with lake.open_catalog(f"sqlite:///{tmp_path}/c.db", warehouse=tmp_path) as catalog:
+            dataset = catalog.create_dataset("t", schema, constraints={"pk": "primary key (C)"})
+            lake.write_dataset({"c": ["a", "b"]}, dataset.uri, catalog=catalog)
+            with pytest.raises(ConstraintViolationError):
+                lake.write_dataset({"c": ["a"]}, dataset.uri, catalog=catalog)
+            dataset.refresh()
+            merge = dataset.merge({"c": ["a"]}, "target.c = source.c")
+            with pytest.raises(ConstraintViolationError):
+                merge.when_not_matched_insert_all().execute()
+            assert dataset.upsert({"c": ["a", "d"]}).rows_updated == 1
 
     def test_overwrites(self, dataset: lake.Dataset) -> None:
         def overwrite(**arguments: Any) -> Any:
@@ -436,6 +472,26 @@ class TestBesideOthers:
 
         commit_beside(dataset, rows(), others)
         assert dataset.refresh().scan().count_rows() == 3 * ROWS - 4
+
+    def test_the_writes_of_a_transaction(self, dataset: lake.Dataset) -> None:
+        """They see each other's keys, and conflict with those that others commit meanwhile."""
+        catalog = f"sqlite://{dataset.uri.removeprefix('file://')}/_plake/catalog.db"
+
+        def run(key: int, meanwhile: int | None = None) -> None:
+            with lake.transaction(catalog) as transaction:
+                transaction.open_dataset(dataset.uri).delete("id = 4")
+                transaction.write(rows(4), dataset.uri)
+                if meanwhile is not None:
+                    lake.write_dataset({"id": [meanwhile], "v": [1], "p": [1]}, dataset.uri)
+                transaction.write({"id": [key], "v": [1], "p": [1]}, dataset.uri)
+
+        with pytest.raises(ConstraintViolationError, match="id = 103"):
+            run(103)
+        with pytest.raises((ConstraintViolationError, CommitConflictError)):
+            run(200, meanwhile=200)
+        run(104)
+        ids = [row[0] for row in content(dataset.refresh())]
+        assert sorted(ids) == [*range(9), *range(100, 109), 200]
 
     def test_an_append_that_did_not_check_it_conflicts(self, tmp_path: Path) -> None:
         uri = str(tmp_path / "data")

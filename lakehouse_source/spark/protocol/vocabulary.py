@@ -223,7 +223,7 @@ class RequestKey:
     MUST_BE_NEW = "must_be_new"  # of EXISTS: true fails where there is a dataset
     SCHEMA = "schema"  # of CREATE and STAGE
     DEFAULTS = "defaults"  # of CREATE and STAGE: values
-    CONSTRAINTS = "checks"  # of CREATE and STAGE: {name: SQL of a condition}
+    CONSTRAINTS = "checks"  # of CREATE and STAGE: {name: SQL of a condition, or of a key}
     PARTITION_BY = "partition_columns"
     CLUSTER_BY = "cluster_columns"
     PROPERTIES = "texts"  # {name: text}
@@ -347,7 +347,7 @@ class ResponseKey:
     CLUSTER_BY = "cluster_by"  # the same, of the property
     IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
-    CONSTRAINTS = "constraints"  # of a table: {name: SQL of a condition}
+    CONSTRAINTS = "constraints"  # of a table: {name: SQL, as in CHECK (a > 0)}
     EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
     NAMES = "names"  # of tables, namespaces or procedures
     DESCRIPTION = "description"  # of a procedure

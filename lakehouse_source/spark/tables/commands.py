@@ -26,6 +26,7 @@ from lakehouse_source.errors import (
     NamespaceNotEmptyError,
     NamespaceNotFoundError,
     PlakeError,
+    constraint_sql,
 )
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import write_default
@@ -266,7 +267,7 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
 
 def _constraints(snapshot: Snapshot) -> dict[str, str]:
     found = snapshot.dataset.properties.constraints
-    return {name: one.expression for name, one in found.items()}
+    return {name: constraint_sql(one.expression) for name, one in found.items()}
 
 
 def _of_warehouse(request: Request, snapshot: Snapshot) -> dict[str, str]:

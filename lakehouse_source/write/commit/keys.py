@@ -248,7 +248,8 @@ class _Key:
         self, constraint: Constraint, spec: WriteSpec, files: Sequence[FileMetadata]
     ) -> None:
         self.constraint = constraint
-        self._schema = spec.schema
+        self.schema = spec.schema
+        self.join = Join.of(constraint.unique, spec.schema)
         self._storage = Storage(spec.uri)
         self._read, self._tasks = read_new_files(spec, files, constraint.unique)
         self._held: list[pa.Table] | None = []
@@ -257,7 +258,7 @@ class _Key:
 
     def check_alone(self) -> None:
         """Check that no two of the new rows have one key."""
-        found = first_repeated(self._keys(Join.of(self.constraint.unique, self._schema), True))
+        found = first_repeated(self._keys(self.join, first_time=True))
         if found is not None:
             raise self.constraint.violation_of(self.shown(found), "another row of this commit")
 
@@ -314,6 +315,7 @@ class NewKeys:
         self._keys = [_Key(one, staged.spec, new) for one in constraints]
         # Rows of the dataset that the commit takes out: by position, condition or partition.
         self._touched = {} if commit.rows is None else commit.rows.changes.touched
+        self._compared = set() if commit.rows is None else {*commit.rows.changes.compared}
         self._condition = staged.options.overwrite_where
         self._partitions: set[tuple[str | None, ...]] = set()
         if staged.options.dynamic_partitions:
@@ -331,7 +333,8 @@ class NewKeys:
         for key in self._keys:
             key.check_alone()
         staged = self._staged
-        if staged.options.change is Change.OVERWRITE or staged.base_version == 0:
+        left = [one for one in self._keys if self._compared != {*one.constraint.unique}]
+        if staged.options.change is Change.OVERWRITE or staged.base_version == 0 or not left:
             return
         with catalog.read() as reader:
             if _is_committed(reader, staged.key, staged):
@@ -340,7 +343,7 @@ class NewKeys:
                 snapshot = open_snapshot(reader, staged.key, staged.uri, "")
             else:  # what the commit takes out is known of this version
                 snapshot = base_snapshot(reader, staged)
-            found = self._look_ups(reader, snapshot, None)
+            found = self._look_ups(reader, snapshot, None, left)
         for one in found:
             self._compare(one, None)
         self._seen = snapshot.seen
@@ -406,7 +409,8 @@ class NewKeys:
             return []
         snapshot = open_snapshot(reader, self._staged.key, self._staged.uri, "")
         if any(one.operation == "restore" for one in since) or None in changes:
-            return self._look_ups(reader, snapshot, None)  # rows returned that were gone
+            # Rows returned that were gone.
+            return self._look_ups(reader, snapshot, None, self._keys)
         # A rewrite adds no row: its rows are in files that were compared, or in other added files.
         moved = {one.version for one, did in zip(since, changes) if did is Change.REWRITE}
         added = [
@@ -414,14 +418,18 @@ class NewKeys:
             for file in reader.files_added_since(record.id, self._seen.version)
             if file.id not in own and file.version not in moved
         ]
-        return self._look_ups(reader, snapshot, added) if added else []
+        return self._look_ups(reader, snapshot, added, self._keys) if added else []
 
     def _look_ups(
-        self, reader: CatalogReader, snapshot: Snapshot, files: Sequence[FileRecord] | None
+        self,
+        reader: CatalogReader,
+        snapshot: Snapshot,
+        files: Sequence[FileRecord] | None,
+        keys: Sequence[_Key],
     ) -> list[_LookUp]:
         required = snapshot.dataset.properties.constraints
         found = []
-        for key in self._keys:
+        for key in keys:
             own = required.get(key.constraint.name)
             if own is None or own.expression != key.constraint.expression or not key.rows:
                 continue
@@ -438,7 +446,9 @@ class NewKeys:
         key: _Key,
     ) -> _LookUp:
         unique = key.constraint.unique
-        join = Join(unique, snapshot.schema, self._staged.spec.schema)
+        join = key.join
+        if not snapshot.schema.equals(key.schema):
+            join = Join(unique, snapshot.schema, key.schema)
         (position,) = unused_names((POSITION,), snapshot.schema.names)
         columns = dict.fromkeys(unique)
         if self._condition is not None:

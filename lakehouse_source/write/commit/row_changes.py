@@ -75,6 +75,8 @@ class RowChanges:
     added file conflicts if it may match `condition`. `read` are rows, by path, that this statement
     leaves alone but that other commits must not have changed; None: they are unknown. `assigned`
     are the columns in which rows differ from those that they replace; None: any, or rows are new.
+    Where `compared` names columns, a row of the base version with the values that a new row has in
+    all of them is replaced by it.
     """
 
     touched: Mapping[str, TouchedRows]
@@ -84,6 +86,7 @@ class RowChanges:
     file_ids: Mapping[str, int] = field(default_factory=dict)
     read: Mapping[str, Positions] | None = field(default_factory=dict)
     assigned: frozenset[str] | None = None
+    compared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

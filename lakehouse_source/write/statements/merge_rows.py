@@ -218,6 +218,7 @@ def merge_rows(
         inserted=merge.inserted,
         condition=merge.of_interest(statement.isolation),
         read=merge.read,
+        compared=merge.compared(request),
     )
 
 
@@ -294,6 +295,19 @@ class _Merge:
         if isolation is Isolation.SERIALIZABLE:
             return self._to_read()[0]  # including rows that clauses for rows without a match change
         return self.may_match
+
+    def compared(self, request: MergeRequest) -> frozenset[str]:
+        """The columns of the condition, where each row written has those of its match or has none.
+
+        So it is in an upsert: all columns are assigned, and the condition is their equality.
+        """
+        whole = all(
+            one.values is None and one.kind is not Kind.NOT_MATCHED_BY_SOURCE
+            for one in request.clauses.given
+        )
+        if not whole:
+            return frozenset()
+        return self.condition.equal_columns(self.stored, request.source.schema)
 
     def new_rows(self) -> Iterator[pa.RecordBatch]:
         """The rows to write: updated rows, and after the whole target was read, new rows."""

@@ -31,6 +31,8 @@ from lakehouse_source.language import (
     require_condition,
 )
 from lakehouse_source.language.functions.rows import flat
+from lakehouse_source.schema.fields import find_field
+from lakehouse_source.schema.spark_metadata import has_lengths
 from lakehouse_source.write.statements.row_statement import as_predicate
 
 # How many pairs of rows are compared at a time, if there is no equality to join by.
@@ -89,6 +91,23 @@ class JoinCondition:
         bound = [*(key.target for key in self.keys), *self._others]
         columns = (column for one in bound for column in one.columns)
         return list(dict.fromkeys(name for table, name in columns if table == self._names.target))
+
+    def equal_columns(self, target: pa.Schema, source: pa.Schema) -> frozenset[str]:
+        """The columns of the target, where the condition is that they equal the source's own.
+
+        Values of another type, or that are filled with spaces, may be equal only when stored.
+        """
+        names = set()
+        for key in self.keys:
+            sides = (key.equality.of(one).node for one in (self._names.target, self._names.source))
+            named = [one.parts[1] for one in sides if isinstance(one, Name) and len(one.parts) == 2]
+            if len(named) < 2 or named[0].lower() != named[1].lower():
+                return frozenset()
+            mine, theirs = find_field(named[0], target), find_field(named[1], source)
+            if mine is None or theirs is None or mine.type != theirs.type or has_lengths(mine):
+                return frozenset()
+            names.add(mine.name)
+        return frozenset() if self._others or self._source_terms else frozenset(names)
 
     def prepare(self, source: pa.Table) -> SourceRows:
         """Compute what joining needs of the source, once."""

@@ -233,14 +233,17 @@ class RowStatement:
         inserted: int = 0,
         condition: PredicateSet | None = None,
         read: Mapping[str, Positions] | None = None,
-        assigned: frozenset[str] | None = None,
+        **keys: frozenset[str],
     ) -> ChangeResult:
-        """Commit the statement, or give it up where it changes nothing."""
+        """Commit the statement, or give it up where it changes nothing.
+
+        `keys` are `RowChanges.assigned` and `compared`.
+        """
         if not touched and not self.files:
             self.give_up(None)
             return self._repeated() or ChangeResult(self.staged.base_version)
         changes = RowChanges(
-            touched, inserted, condition, self.isolation, self._file_ids, read or {}, assigned
+            touched, inserted, condition, self.isolation, self._file_ids, read or {}, **keys
         )
         result = commit(self.catalog, self.staged, self.files, changes)
         compact_after(self.catalog, self.staged, result)

@@ -259,15 +259,16 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   /**
-   * {@code ADD CONSTRAINT x CHECK (a > 0)}. Spark would read the rows first, in its session's time
+   * {@code ADD CONSTRAINT x CHECK (a > 0)}, or a key. Spark would read the rows first, in its session's time
    * zone, name no row, and fail where its optimizer knows that no row breaks the constraint.
    */
   private String constraint(Subject table, Words words) throws ParseException {
     List<String> name = words.name(spark);
-    String condition = words.take("CHECK") ? words.inParentheses() : null;
+    String key = words.take("PRIMARY", "KEY") ? "PRIMARY KEY " : words.take("UNIQUE") ? "UNIQUE " : "";
+    String condition = !key.isEmpty() || words.take("CHECK") ? words.inParentheses() : null;
     return name == null || name.size() != 1 || condition == null || !words.isDone() ? null
         : table.call("add_constraint", "name => " + literal(name.get(0)),
-            "expression => " + literal(condition));
+            "expression => " + literal(key.isEmpty() ? condition : key + "(" + condition + ")"));
   }
 
   /** Iceberg's {@code CREATE TAG x AS OF VERSION 3}, and the same of branches. */

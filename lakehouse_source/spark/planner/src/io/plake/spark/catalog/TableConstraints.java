@@ -5,20 +5,26 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.constraints.Check;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
+import org.apache.spark.sql.connector.catalog.constraints.Unique;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 
-/** CHECK constraints, as Spark hands them over and shows them. */
+/** CHECK constraints and keys, as Spark hands them over and shows them. */
 final class TableConstraints {
   /**
    * A constraint that plake enforces, where it writes files, with one meaning for all writers.
    *
    * <p>It is no {@code Check}: Spark would check the rows too, in the time zone of the session.
+   * Spark's own keys cannot say that they are enforced.
    */
-  private record Enforced(String name, String expression) implements Constraint {
+  private record Enforced(String name, String sql) implements Constraint {
     @Override
     public boolean enforced() {
       return true;
@@ -41,7 +47,7 @@ final class TableConstraints {
 
     @Override
     public String toDescription() {
-      return "CHECK (" + expression + ") ENFORCED";
+      return sql + " ENFORCED";
     }
   }
 
@@ -83,8 +89,22 @@ final class TableConstraints {
       throw Refusal.because("plake enforces each CHECK: leave NOT ENFORCED out of the constraint "
           + check.name() + ".");
     }
-    throw Refusal.because("plake has constraints of the kind CHECK only, and not "
-        + constraint.toDDL() + ".");
+    // Spark's grammar knows keys that nobody enforces, and has no word for others. Plake enforces.
+    if (constraint instanceof PrimaryKey key) {
+      return "PRIMARY KEY " + list(key.columns());
+    }
+    if (constraint instanceof Unique key) {
+      return "UNIQUE " + list(key.columns());
+    }
+    throw Refusal.because("plake has constraints of the kinds CHECK, PRIMARY KEY and UNIQUE, and "
+        + "not " + constraint.toDDL() + ".");
+  }
+
+  private static String list(NamedReference[] columns) {
+    return Arrays.stream(columns)
+        .map(column -> Arrays.stream(column.fieldNames()).map(Refusal::quoted)
+            .collect(Collectors.joining(".")))
+        .collect(Collectors.joining(", ", "(", ")"));
   }
 
   private TableConstraints() {}
