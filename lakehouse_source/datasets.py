@@ -36,6 +36,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.read.address import Address, PathLike, new_location
 from lakehouse_source.read.snapshot import existing
+from lakehouse_source.schema.computed import Identity, declared
 from lakehouse_source.storage import StorageLocation, split_branch
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ class DatasetCatalog(Catalog):
         properties: Mapping[str, Any] | None = None,
         table_properties: Mapping[str, str] | None = None,
         constraints: Mapping[str, str] | None = None,
+        generated: Mapping[str, str | Identity] | None = None,
         comment: str | None = None,
         exist_ok: bool = False,
         replace: bool = False,
@@ -170,6 +172,9 @@ class DatasetCatalog(Catalog):
             properties: the layout of its files, as in `Dataset.set_properties`.
             table_properties: texts that users note about it.
             constraints: conditions by name, as in `Dataset.add_constraint`.
+            generated: columns of the schema that are computed from others, by name, such as
+                `{"day": "CAST(ts AS DATE)"}`: where data lacks a value it is computed, and
+                another value is refused. `lake.Identity()` makes unique numbers.
             comment: the table property `comment`.
             exist_ok: answer the dataset that has the name, where one does.
             replace: where a dataset has the name, replace its rows, schema and partition
@@ -222,10 +227,11 @@ class DatasetCatalog(Catalog):
                 statement="create" if found is None else "replace",
                 **(properties or {}),
             )
+            computed = declared(schema, mapping("generated", generated or {}))
             uri = self._uri(found) if found is not None else self.new_location(key, location)
             address = Address(uri, self, storage_options)
             try:
-                commit(self, begin(self, address, schema, options), [])
+                commit(self, begin(self, address, computed, options), [])
                 return Dataset(address, committed=True)
             except DatasetExistsError:  # somebody may have made it at the same time
                 with self.read() as reader:

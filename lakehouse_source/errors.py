@@ -10,6 +10,7 @@ Grouped by what a handler does:
     ├── AmbiguousMergeError             PLAKE_AMBIGUOUS_MERGE
     ├── SchemaMismatchError             PLAKE_SCHEMA_MISMATCH
     ├── ConstraintViolationError        PLAKE_CONSTRAINT_VIOLATION
+    ├── GeneratedColumnError            PLAKE_GENERATED_COLUMN
     ├── IcebergUnsupportedError         PLAKE_ICEBERG_UNSUPPORTED
       check what exists, then correct the path, catalog, mode or version
     ├── DatasetNotFoundError            PLAKE_DATASET_NOT_FOUND
@@ -306,6 +307,38 @@ class ConstraintViolationError(PlakeError):
             f"{what} is broken by a row with {self.row}"
             f"{'' if self.twin is None else f': {self.twin} has this key too'}. Nothing was "
             "committed: correct the rows, or drop the constraint."
+        )
+
+
+class GeneratedColumnError(PlakeError):
+    """Rows have another value in a generated column than its expression gives; nothing was written.
+
+    `row` is the first such row, the generated column and those of the expression first, and
+    `expected` what the column had to be. `reason`: why the expression has no value on a row.
+
+    >>> flights = pa.schema({"month": pa.int64(), "quarter": pa.int64()})
+    >>> quarter = {"quarter": "(month + 2) div 3"}
+    >>> dataset = catalog.create_dataset("by_quarter", flights, generated=quarter)
+    >>> try:
+    ...     lake.write_dataset({"month": [4], "quarter": [1]}, dataset.uri, catalog=catalog.url)
+    ... except lake.GeneratedColumnError as error:
+    ...     error.column, error.row, error.expected
+    ('quarter', 'quarter = 1, month = 4', 'quarter = 2')
+    """
+
+    column: str
+    expression: str
+    row: str | None = None
+    expected: str | None = None
+    reason: str | None = None
+
+    def _message(self) -> str:
+        what = f"column {self.column!r}, GENERATED ALWAYS AS ({_shown(self.expression)}),"
+        if self.reason is not None:
+            return f"{what} has no value on a row: {_shown(self.reason)}. Nothing was written."
+        return (
+            f"{what} has another value on a row with {self.row}: the expression gives "
+            f"{self.expected}. Nothing was written: correct the value, or leave the column out."
         )
 
 

@@ -1186,6 +1186,7 @@ class CatalogContract:
         """Undo what later formats add to the tables of a catalog. For the formats 3 to 12."""
         idle_connections.close_all()
         plant("DROP TABLE catalog_leases")
+        plant("DROP TABLE identity_lanes")
         if number == 12:
             plant("UPDATE catalog_format SET version = 12")
             return
@@ -1450,6 +1451,26 @@ class CatalogContract:
             lake.write_dataset(pa.table({"a": [0]}), uri, catalog=url)
         with refused_in_release(11, monkeypatch):
             lake.write_dataset(pa.table({"a": [0]}), uri, catalog=url)
+
+    def test_datasets_of_the_twelfth_format_can_be_replaced_with_generated_columns(
+        self,
+        url: str,
+        plant: Callable[[str], None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Writers of that format would leave the columns empty: they are refused."""
+        schema = pa.schema({"a": pa.int64(), "b": pa.int64()})
+        with lake.open_catalog(url) as catalog:
+            catalog.create_dataset("t", schema, location=tmp_path / "t")
+        self.take_back_to_format(12, url, plant)
+        with lake.open_catalog(url) as catalog:
+            made = catalog.create_dataset("t", schema, replace=True, generated={"b": "a + 1"})
+        lake.write_dataset(pa.table({"a": [1]}), made.uri, catalog=url)
+        found = lake.open_dataset(made.uri, catalog=url)
+        assert found.scan().to_table()["b"].to_pylist() == [2]
+        with refused_in_release(12, monkeypatch):
+            lake.write_dataset(pa.table({"a": [0]}), made.uri, catalog=url)
 
     def test_the_search_index_of_the_second_format_is_carried_over(
         self, url: str, plant: Callable[[str], None], monkeypatch: pytest.MonkeyPatch

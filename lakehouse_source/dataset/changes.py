@@ -347,6 +347,8 @@ class TableChanges(OpenDataset):
         2
         >>> dataset.drop_constraint("flies").version, dict(dataset.constraints)
         (3, {})
+        >>> dict(dataset.generated)     # a column of `create_dataset(…, generated=…)` stays
+        {}
         """
         return self._commit(drop_constraint, self._snapshot, name)
 

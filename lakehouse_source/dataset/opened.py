@@ -24,6 +24,7 @@ from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.read.suggest_layout import LayoutAdvice, suggest_layout
 from lakehouse_source.result_tables import History
+from lakehouse_source.schema.computed import clause, computed_columns
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.streaming import Rules
@@ -145,6 +146,12 @@ class OpenDataset:
         """The constraints of the dataset, by name; see `add_constraint`."""
         found = self._snapshot.dataset.properties.constraints
         return {name: one.expression for name, one in found.items()}
+
+    @property
+    def generated(self) -> Mapping[str, str]:
+        """How columns that data may lack are computed, by name, as in CREATE TABLE."""
+        found = computed_columns(self._snapshot.schema)
+        return {name: clause(how) for name, how in found.items()}
 
     @property
     def table_properties(self) -> Mapping[str, str]:

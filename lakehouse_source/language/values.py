@@ -257,6 +257,8 @@ def _clamped(nanoseconds: int) -> datetime:
 
 def wall_us(instant_us: int, zone: tzinfo) -> int:
     """What a wall clock in `zone` shows at an instant."""
+    if zone is timezone.utc:
+        return instant_us
     return instant_us + offset_at(instant_us * 1000, zone) // 1000
 
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, StorageError
 from lakehouse_source.failpoints import reach
+from lakehouse_source.generated import Counter
 from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
 from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.parquet.footer import file_metadata
@@ -231,7 +232,7 @@ def write_files_by_duckdb(
     check_duckdb_writes(spec, storage)
     import duckdb
 
-    given = 0
+    given, counter = 0, Counter(spec.numbers)
     failure: list[BaseException] = []
 
     def checked() -> Iterator[pa.RecordBatch]:
@@ -239,7 +240,7 @@ def write_files_by_duckdb(
         try:
             for batch in batches:
                 given += batch.num_rows
-                yield from checked_rows(spec, batch).to_batches()
+                yield from checked_rows(spec, batch, counter).to_batches()
         except BaseException as error:
             # If a stream raises inside DuckDB 2.0, DuckDB sometimes waits for ever. So the stream
             # just ends here, and the files are deleted.
@@ -284,7 +285,8 @@ def write_relation(spec: WriteSpec, relation: Any, storage: Storage) -> list[Fil
 
 
 def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
-    if spec.must_match is not None or spec.constraints or (spec.sort_by and spec.partition_by):
+    checks = spec.constraints or spec.generated or spec.numbers
+    if spec.must_match is not None or checks or (spec.sort_by and spec.partition_by):
         return False
     types = dict(zip(relation.columns, map(str, relation.types)))
     for field in spec.schema:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.constraints import Constraint
+from lakehouse_source.generated import Generated, Numbers
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.schema.fields import hidden_columns, without_metadata
 from lakehouse_source.storage import StorageLocation
@@ -37,12 +38,13 @@ class WriteSpec:
 
     `schema` is the dataset's schema (with ids) that the files are written under.
     `must_match` is the condition of an `overwrite where`: a row that does not satisfy it is
-    refused, and so is a row that breaks one of `constraints`. `moved_rows`: rows come from other
-    files, and the batches have the hidden columns too. `cluster_by` are paths of columns: rows that
-    are gathered together are put in this order, and the rows of each row group are then sorted by
-    `sort_by`. `ordered_by` are such paths where all rows arrive in this order. With one path, a row
-    group ends at a change of its value, if one is near, so that two files do not share the value at
-    the end of one file.
+    refused, and so is a row that breaks one of `constraints`, or has another value in a column of
+    `generated`, whose missing values are computed. `numbers` are those of identity columns.
+    `moved_rows`: rows come from other files, and the batches have the hidden columns too.
+    `cluster_by` are paths of columns: rows that are gathered together are put in this order, and
+    the rows of each row group are then sorted by `sort_by`. `ordered_by` are such paths where all
+    rows arrive in this order. With one path, a row group ends at a change of its value, if one is
+    near, so that two files do not share the value at the end of one file.
     """
 
     uri: Where
@@ -58,12 +60,21 @@ class WriteSpec:
     bloom_filter_columns: tuple[str, ...] = ()
     must_match: BoundPredicate | None = None
     constraints: tuple[Constraint, ...] = ()
+    generated: tuple[Generated, ...] = ()
+    numbers: tuple[Numbers, ...] = ()
     max_open_files: int = MAX_OPEN_FILES
     moved_rows: bool = False
 
     def of_rows_as_they_are(self) -> WriteSpec:
         """For rows that the dataset has: they are not checked again, and keep their identities."""
-        return dataclasses.replace(self, must_match=None, constraints=(), moved_rows=True)
+        return dataclasses.replace(
+            self, must_match=None, constraints=(), generated=(), numbers=(), moved_rows=True
+        )
+
+    def of_task(self, partition: int) -> WriteSpec:
+        """For the task of Spark that writes a partition: its numbers are its own."""
+        mine = tuple(dataclasses.replace(one, task=partition) for one in self.numbers)
+        return dataclasses.replace(self, numbers=mine) if mine else self
 
     @property
     def row_schema(self) -> pa.Schema:

@@ -22,6 +22,7 @@ from lakehouse_source.errors import (
     StorageError,
 )
 from lakehouse_source.failpoints import reach
+from lakehouse_source.generated import Counter, completed, lacking
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.layout import Curve, comparable, sorted_places
@@ -31,7 +32,7 @@ from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.align import align, by_name, check_digits
 from lakehouse_source.schema.arrow_arrays import shown_row, with_offsets
 from lakehouse_source.schema.defaults import write_default
-from lakehouse_source.schema.fields import leaves
+from lakehouse_source.schema.fields import hidden_columns, leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.schema.spark_metadata import fitted_texts
 from lakehouse_source.storage import Storage
@@ -114,6 +115,7 @@ class _PartitionedWriter:
         self.spec = spec
         self.storage = storage
         self.file_schema = spec.file_schema
+        self.counter = Counter(spec.numbers)
         self.partitions: dict[tuple[Any, ...], _Partition] = {}
         self.finished: list[FileMetadata] = []
         self.paths: list[str] = []
@@ -140,7 +142,7 @@ class _PartitionedWriter:
             self._add(batch.slice(start, rows))
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        table = checked_rows(self.spec, rows)
+        table = checked_rows(self.spec, rows, self.counter)
         if not self.spec.partition_by:
             self._gather((), table)
             return
@@ -282,18 +284,26 @@ class _PartitionedWriter:
                 continue
 
 
-def checked_rows(spec: WriteSpec, batch: pa.RecordBatch) -> pa.Table:
-    """The rows of a batch with the columns of `spec.row_schema`.
+def checked_rows(spec: WriteSpec, batch: pa.RecordBatch, counter: Counter) -> pa.Table:
+    """The rows of a batch with the columns of `spec.row_schema`. `counter`: of `spec.numbers`.
 
     Raises:
         SchemaMismatchError: the batch does not fit `spec.schema` or `spec.must_match`.
         ConstraintViolationError: a row breaks one of `spec.constraints`.
+        GeneratedColumnError: a row has another value than one of `spec.generated` gives.
     """
     table = pa.Table.from_batches([batch])
-    table = align(table, spec.row_schema, batch.schema, by_name, write_default)
+    wanted = lacking(spec.row_schema, (*spec.generated, *spec.numbers))
+    table = align(table, wanted, batch.schema, by_name, write_default)
     check_digits(table)
     if not spec.moved_rows:
         table = fitted_texts(table, spec.schema)
+    if spec.numbers:
+        table = counter.fill(
+            table, hidden_columns(spec.schema)[0].name if spec.moved_rows else None
+        )
+    if spec.generated or spec.numbers:
+        table = completed(table, spec.generated, spec.row_schema)
     if spec.must_match is not None:
         _check_condition(table, spec.must_match)
     if spec.constraints:

@@ -27,7 +27,9 @@ FIELD_ID = b"PARQUET:field_id"
 SPARK_TYPE = b"plake:spark_type"
 # Spark's metadata of a column, as JSON.
 SPARK_METADATA = b"plake:spark_metadata"
-_KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA)
+# How the values that data lacks are computed (`computed.py`).
+COMPUTED = b"plake:computed"
+_KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA, COMPUTED)
 # The key in a string column's metadata where Spark keeps the length of char and varchar.
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _VIEWS = frozenset((pa.list_view(pa.null()).id, pa.large_list_view(pa.null()).id))

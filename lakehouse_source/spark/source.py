@@ -83,11 +83,16 @@ class PlakeDataSource(DataSource):
         try:
             found = self._frame.pinned()
             version, location = found.version, getattr(found, "location", None)
+            computed = getattr(self._frame, "computed", {})
         except PlakeError as error:
             # Told when the frame is read: an error of a pickle would hide why.
-            found, version, location = error, None, None
-        # The planner extension takes the version from the envelope (`RowStatements.java`).
-        told = {ScanResponse.VERSION: version, ScanResponse.LOCATION: location}
+            found, version, location, computed = error, None, None, {}
+        # The planner extension takes these from the envelope (`RowStatements.java`).
+        told = {
+            ScanResponse.VERSION: version,
+            ScanResponse.LOCATION: location,
+            ScanResponse.COMPUTED: computed,
+        }
         envelope = for_pickle(encode_response(told))
         return {"envelope": envelope, "options": self.options, "packed": pickle.dumps(found)}
 

@@ -35,6 +35,7 @@ from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.language.types import spark_type
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.align import by_name, narrowed
+from lakehouse_source.schema.computed import computed
 from lakehouse_source.schema.fields import (
     CHAR_VARCHAR,
     SPARK_METADATA,
@@ -133,7 +134,9 @@ def spark_schema(arrow: pa.Schema) -> StructType:
             kept = {key: value for key, value in kept.items() if key not in SPARK_DEFAULTS}
         if is_nested(field.type):
             kept = _with_lengths_inside(kept, type_, field)
-        fields.append(StructField(field.name, type_, field.nullable, kept))
+        # Spark hands over NULL where a statement names no value.
+        nullable = field.nullable or computed(field) is not None
+        fields.append(StructField(field.name, type_, nullable, kept))
     return StructType(fields)
 
 

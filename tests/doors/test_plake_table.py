@@ -485,8 +485,12 @@ def test_a_builder_makes_what_its_statement_makes(
         replaced = builder("createOrReplace").addColumn("a", "INT").addColumn("b", "INT")
         assert replaced.clusterBy("b", "a").execute().toDF().columns == ["a", "b"]
         assert made.detail().first().clusteringColumns == ["b", "a"]
-    with pytest.raises(PySparkException, match="generated columns"):
-        builder("replace").addColumn("g", "INT", generatedAlwaysAs="1 + 1").execute()
+    numbers = lake.spark.IdentityGenerator(start=5, step=2)
+    builder("replace").addColumn("id", "BIGINT", generatedByDefaultAs=numbers).addColumn(
+        "g", "BIGINT", generatedAlwaysAs="id * 2"
+    ).addColumn("v", "INT").execute()
+    spark_catalog.sql("SELECT 1 AS v").write.format("plake").mode("append").save(path)
+    assert tuple(made.toDF().first()) == (5, 10, 1)
     with pytest.raises(ValueError, match="name or location"):
         PlakeTable.create(spark_catalog).addColumn("id", "INT").execute()
 

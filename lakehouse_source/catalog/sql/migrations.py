@@ -32,6 +32,7 @@ TABLES = (
     "iceberg_files",
     "dataset_clones",
     "catalog_leases",
+    "identity_lanes",
 )
 
 _FIRST: Sequence[str] = (
@@ -367,9 +368,22 @@ _LEASES: Sequence[str] = (
     ){without_rowid}""",
 )
 
+# From this format on, columns may be computed (`schema/computed.py`): an older format would commit
+# rows without their values, or with others. It has to be refused.
+_COMPUTED: Sequence[str] = (
+    # Numbers of identity columns, which writes hold (`lanes.py`).
+    """CREATE TABLE identity_lanes (
+        sequence TEXT NOT NULL,
+        lane BIGINT NOT NULL,
+        next_number BIGINT NOT NULL,
+        write_id TEXT,
+        PRIMARY KEY (sequence, lane)
+    ){without_rowid}""",
+)
+
 # From this format on, a constraint may be a key, `PRIMARY KEY (a)` or `UNIQUE (a)`: an older format
 # would take its text for a condition. So an older format has to be refused.
-_THIRTEENTH: Sequence[str] = (*_LEASES,)
+_THIRTEENTH: Sequence[str] = (*_LEASES, *_COMPUTED)
 
 # MIGRATIONS[n] leads from format n to format n + 1.
 MIGRATIONS: Sequence[Sequence[str]] = (

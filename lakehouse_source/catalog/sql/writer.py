@@ -20,6 +20,7 @@ from lakehouse_source.catalog.sql import write_states
 from lakehouse_source.catalog.sql.clones import CloneChanges
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
+from lakehouse_source.catalog.sql.lanes import LaneChanges
 from lakehouse_source.catalog.sql.leases import LeaseChanges
 from lakehouse_source.catalog.sql.names import NameChanges
 from lakehouse_source.catalog.sql.reader import CatalogReader
@@ -89,6 +90,7 @@ class CatalogTransaction(
     FenceChanges,
     LeaseChanges,
     WriteStateChanges,
+    LaneChanges,
 ):
     """One database transaction: all of it is committed when its `with` block ends well."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import tzinfo
+from datetime import timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 
@@ -76,7 +76,7 @@ def cast_kernel(
     Raises:
         Failure: Spark has no such cast, or it is not supported.
     """
-    kernel = _vectorised(from_, to)
+    kernel = _vectorised(from_, to, zone)
     if kernel is not None:
         return kernel, False
     if to in INTEGERS and from_ in INTEGERS:
@@ -115,7 +115,15 @@ def _shown(value: Any, type_: pa.DataType, zone: tzinfo) -> str:
 # --- whole columns ----------------------------------------------------------
 
 
-def _vectorised(from_: pa.DataType, to: pa.DataType) -> Kernel | None:
+def _days(moments: pa.Array) -> pa.Array:
+    """The days of moments in UTC; Arrow divides towards zero."""
+    micros = moments.view(pa.int64())
+    days = pc.divide(micros, DAY_US)
+    before = pc.less(micros, pc.multiply(days, DAY_US)).cast(pa.int64())
+    return pc.subtract(days, before).cast(pa.int32()).view(DATE)
+
+
+def _vectorised(from_: pa.DataType, to: pa.DataType, zone: tzinfo) -> Kernel | None:
     """Casts that Arrow makes exactly and that have no errors."""
     if from_ in INTEGERS and (is_float(to) or (to in INTEGERS and to.bit_width >= from_.bit_width)):
         return lambda values: values.cast(to, safe=False)
@@ -129,6 +137,8 @@ def _vectorised(from_: pa.DataType, to: pa.DataType) -> Kernel | None:
         return lambda values: values.cast(STRING)
     if to == STRING and is_decimal(from_):
         return lambda values: cast_to_string(pa.chunked_array([values]))
+    if to == DATE and (from_ == WALL or (from_ == INSTANT and zone is timezone.utc)):
+        return _days
     if from_ == STRING and to == pa.binary():
         return lambda values: values.cast(to)
     if is_decimal(from_) and is_decimal(to) and holds(to, from_):

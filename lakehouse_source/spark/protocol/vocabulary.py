@@ -111,6 +111,7 @@ class ScanResponse:
     ROWS = "answered_rows"  # of an aggregate: rows of texts, or null: Spark has to scan
     VERSION = "frame_version"  # of the data source: the version that a frame reads
     LOCATION = "frame_location"  # of the data source: the URI of the dataset, null for other frames
+    COMPUTED = "computed"  # of the data source: {name: object}, as `Computed` tells
 
 
 class Count:
@@ -224,6 +225,7 @@ class RequestKey:
     SCHEMA = "schema"  # of CREATE and STAGE
     DEFAULTS = "defaults"  # of CREATE and STAGE: values
     CONSTRAINTS = "checks"  # of CREATE and STAGE: {name: SQL of a condition, or of a key}
+    COMPUTED = "computed_columns"  # of CREATE and STAGE: {name: object}, as `Computed` tells
     PARTITION_BY = "partition_columns"
     CLUSTER_BY = "cluster_columns"
     PROPERTIES = "texts"  # {name: text}
@@ -348,6 +350,7 @@ class ResponseKey:
     IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
     CONSTRAINTS = "constraints"  # of a table: {name: SQL, as in CHECK (a > 0)}
+    COMPUTED = "computed"  # of a table, as in a request, with "sql": the clause of CREATE TABLE
     EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
     NAMES = "names"  # of tables, namespaces or procedures
     DESCRIPTION = "description"  # of a procedure
@@ -358,6 +361,18 @@ class ResponseKey:
     IS_FOREIGN = "is_foreign"  # of LOAD_VIEW: true where the catalog is somebody else's
     CHANGED = "changed"  # of CALL: the table that may show other rows now, as SQL
     TASKS = "tasks"  # of CALL: true where tasks must do the work first, see `Message.TASKS`
+
+
+class Computed:
+    """Keys of how a column is computed, in `RequestKey.COMPUTED` and `ResponseKey.COMPUTED`."""
+
+    EXPRESSION = "expression"  # SQL over other columns
+    IDENTITY = "identity"  # of numbers: an object with the three keys below
+    START = "start"
+    STEP = "step"
+    ALWAYS = "always"  # whether rows that bring a number are refused
+    SQL = "sql"  # the clause of CREATE TABLE
+    NULLABLE = "nullable"  # whether it is, which Spark is not told
 
 
 class View:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.computed import computed_columns, document_of
 from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark.reading.frame_options import ReadRequest, metadata_schema, resolve
 from lakehouse_source.spark.reading.pushdown import read_pushdown
@@ -51,6 +52,12 @@ class RowsFrame:
     def location(self) -> str | None:
         """The URI of the dataset; None where the rows are about it."""
         return None if self.request.metadata_table else self.request.address.uri
+
+    @property
+    def computed(self) -> dict[str, Any]:
+        """How columns are computed, in the process that resolved the version."""
+        found = {} if self._snapshot is None else computed_columns(self._snapshot.schema)
+        return {name: document_of(how) for name, how in found.items()}
 
     def snapshot(self) -> Snapshot:
         """The version, which only the process that resolved it has open already."""

@@ -18,6 +18,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
 )
 from lakehouse_source.language import PredicateSet
+from lakehouse_source.schema.computed import declared
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.spark.protocol.vocabulary import (
@@ -76,7 +77,8 @@ def create(request: Request) -> dict[str, Any]:
     options = with_table(WriteOptions(), staged)
     address = place.address()
     with address.open(create=True) as catalog:
-        begun = begin(catalog, address, arrow_schema(spark).remove_metadata(), options)
+        columns = declared(arrow_schema(spark).remove_metadata(), request.body[RequestKey.COMPUTED])
+        begun = begin(catalog, address, columns, options)
         schema = _with_defaults(request, begun.spec.schema)
         commit(catalog, replace(begun, spec=replace(begun.spec, schema=schema)), [])
     return {}

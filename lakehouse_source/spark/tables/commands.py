@@ -29,10 +29,12 @@ from lakehouse_source.errors import (
     constraint_sql,
 )
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.computed import clause, computed_columns, document_of
 from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope
 from lakehouse_source.spark.protocol.vocabulary import (
+    Computed,
     Envelope,
     Failure,
     RequestKey,
@@ -244,6 +246,7 @@ def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]
         ResponseKey.IS_METADATA: request.metadata_table is not None,
         ResponseKey.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
         ResponseKey.CONSTRAINTS: {} if request.metadata_table else _constraints(snapshot),
+        ResponseKey.COMPUTED: {} if request.metadata_table else _computed(snapshot),
     }
 
 
@@ -258,6 +261,7 @@ def _unread_table(request: Request) -> dict[str, Any]:
         ResponseKey.IS_METADATA: False,
         ResponseKey.PROPERTIES: {},
         ResponseKey.CONSTRAINTS: {},
+        ResponseKey.COMPUTED: {},
     }
 
 
@@ -268,6 +272,18 @@ def _properties(snapshot: Snapshot) -> dict[str, str]:
 def _constraints(snapshot: Snapshot) -> dict[str, str]:
     found = snapshot.dataset.properties.constraints
     return {name: constraint_sql(one.expression) for name, one in found.items()}
+
+
+def _computed(snapshot: Snapshot) -> dict[str, Any]:
+    found = computed_columns(snapshot.schema)
+    return {
+        name: {
+            **document_of(how),
+            Computed.SQL: clause(how),
+            Computed.NULLABLE: snapshot.schema.field(name).nullable,
+        }
+        for name, how in found.items()
+    }
 
 
 def _of_warehouse(request: Request, snapshot: Snapshot) -> dict[str, str]:

@@ -84,7 +84,7 @@ class PlakeTableBuilder(Generic[T]):
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> PlakeTableBuilder[T]:
-        """Add a column. Where plake has no generated columns, `execute()` refuses one.
+        """Add a column.
 
         >>> builder = lake.spark.PlakeTable.create(spark).addColumn("id", "INT", comment="key")
         """

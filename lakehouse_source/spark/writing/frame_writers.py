@@ -21,6 +21,7 @@ from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.writing.in_tasks import (
     BegunWrite,
     Followed,
+    of_task,
     restored,
     seen_in_task,
     shortened,
@@ -71,7 +72,7 @@ class PlakeWriter(DataSourceArrowWriter):
         from lakehouse_source.parquet.writer import write_files
 
         freeze_gc()
-        return FilesWritten(shortened(write_files(self.spec, iterator)), seen_in_task())
+        return FilesWritten(shortened(write_files(of_task(self.spec), iterator)), seen_in_task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         from lakehouse_source.spark.writing.on_driver import address_of, commit_in
@@ -253,7 +254,7 @@ class TaskWriter(DataSourceStreamArrowWriter):
                 "and txnVersion.",
             )
         try:
-            files = write_files(self.begun.spec, iterator)
+            files = write_files(of_task(self.begun.spec), iterator)
         except SchemaMismatchError as error:
             return BatchRefused(self.begun, error)
         return BatchWritten(query_id, self.begun, shortened(files))

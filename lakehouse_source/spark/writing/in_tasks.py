@@ -125,6 +125,12 @@ class BegunWrite:
         return found
 
 
+def of_task(spec: WriteSpec) -> WriteSpec:
+    """How the files of this task are written."""
+    context = TaskContext.get()
+    return spec if context is None else spec.of_task(context.partitionId())
+
+
 def shortened(files: Iterable[FileMetadata]) -> tuple[FileMetadata, ...]:
     """Files for a message, without schema and footer, which the driver knows or does not need."""
     return tuple(replace(file, schema=_NO_COLUMNS, parquet_metadata=None) for file in files)

@@ -27,7 +27,7 @@ from lakehouse_source.schema.fields import FILE, POSITION, ROW, hidden_columns, 
 from lakehouse_source.spark.protocol.vocabulary import Row
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.writing.frame_writers import FilesWritten, PlakeWriter
-from lakehouse_source.spark.writing.in_tasks import Followed, seen_in_task, shortened
+from lakehouse_source.spark.writing.in_tasks import Followed, of_task, seen_in_task, shortened
 
 if TYPE_CHECKING:
     from lakehouse_source.write.commit.options import StagedWrite
@@ -114,7 +114,7 @@ class RowChangeWriter(PlakeWriter):
         rows = self._rows(iterator, found)
         files: Sequence[FileMetadata] = ()
         if self.has_rows:
-            files = write_files(self.spec, rows)
+            files = write_files(of_task(self.spec), rows)
         else:
             for batch in rows:
                 raise AssertionError(f"a DELETE writes {batch.num_rows} rows")

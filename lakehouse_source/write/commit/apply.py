@@ -6,6 +6,7 @@ the files that it replaces, and records the new version.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from lakehouse_source.catalog.sql.writer import CatalogTransaction, LockedDatase
 from lakehouse_source.constraints import missing
 from lakehouse_source.errors import CommitConflictError, DatasetExistsError, InvalidPredicateError
 from lakehouse_source.failpoints import reach
+from lakehouse_source.generated import lanes
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import (
     DatasetRecord,
@@ -30,6 +32,7 @@ from lakehouse_source.parquet.names import own_name
 from lakehouse_source.pruning.keys import same_index_columns
 from lakehouse_source.read.candidates import candidates
 from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import conflicts
@@ -429,6 +432,7 @@ def apply_commit(
     check_may_commit(staged.uri, record, options)
     _check_base(tx, commit, locked)
     _check_constraints(commit, record)
+    _give_back_numbers(tx, commit)
     if options.register_as is not None:
         tx.names.give(options.register_as, record.id)
     if options.managed and record.current_version == 0:
@@ -547,6 +551,26 @@ def _check_constraints(commit: PreparedCommit, record: DatasetRecord) -> None:
         return
     for name in missing(record.properties.constraints, staged.spec.constraints):
         raise staged.conflict(record.current_version, conflicts.unchecked(name))
+
+
+def _give_back_numbers(tx: CatalogTransaction, commit: PreparedCommit) -> None:
+    """Give back the numbers of identity columns that the write did not use.
+
+    Raises:
+        CommitConflictError: another write got the numbers, because this one was taken for dead.
+    """
+    staged = commit.staged
+    for one in staged.spec.numbers:
+        id = str(field_id(staged.spec.schema.field(one.name)))
+        groups = (group for file in commit.files for group in file.row_groups)
+        last = [
+            json.loads(group.stats_max_json if one.how.step > 0 else group.stats_min_json).get(id)
+            for group in groups
+        ]
+        next = one.used(last) - one.lane * lanes(one.how)[0]
+        if not tx.settle_lane(one.how.sequence, one.lane, staged.write_id, next):
+            what = f"another write got the numbers of the column {one.name!r}"
+            raise staged.conflict(commit.staged.base_version, what)
 
 
 def _counts(

@@ -36,6 +36,7 @@ from lakehouse_source.errors import (
     constraint_sql,
 )
 from lakehouse_source.failpoints import reach
+from lakehouse_source.generated import Numbers, check_sources, checked_new, generated, lanes
 from lakehouse_source.model import DatasetRecord, SeenVersion
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.parquet.read_write_specs import (
@@ -49,13 +50,14 @@ from lakehouse_source.properties import DatasetProperties, Layout
 from lakehouse_source.pruning.keys import check_index_columns
 from lakehouse_source.read.address import Address, refuse_what_reads_like_a_name
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
+from lakehouse_source.schema.computed import Identity, carried, computed_columns, with_sequences
 from lakehouse_source.schema.fields import max_id
 from lakehouse_source.schema.merge import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.schema.paths import leaf_paths
 from lakehouse_source.storage import Storage, StorageLocation, redact_uri
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
-from lakehouse_source.write.commit.conflicts import PUT_BACK, conflict, schema_changed
+from lakehouse_source.write.commit.conflicts import PUT_BACK, Change, conflict, schema_changed
 from lakehouse_source.write.commit.evolution import (
     evolve_properties,
     first_properties,
@@ -265,6 +267,8 @@ def begin(
             assert current is not None  # `register_dataset` inserts it or waits for who does
         address.share(catalog, tx, current.dataset)
         staged = None if waits else _stage(tx, current, address, incoming, options, write_id, base)
+        if staged is not None:
+            staged = _with_numbers(tx, staged)
         if not current.is_claimed:
             tx.set_claimed(current.dataset.id)
         tx.register_pending(write_id, current.dataset.id)
@@ -300,7 +304,11 @@ def _waiting(
         with catalog.read() as reader:
             current = reader.current(address.key)
             assert current is not None  # it was registered
-            return _stage(reader, current, address, incoming, options, write_id, base)
+            staged = _stage(reader, current, address, incoming, options, write_id, base)
+        if not _identities(staged):
+            return staged
+        with catalog.database.write() as tx:
+            return _with_numbers(tx, staged)
     except BaseException:
         with suppress(PlakeError), catalog.database.write() as tx:
             tx.finish_pending(write_id)
@@ -325,12 +333,41 @@ def _begin_reserved(
             if current is None or current.write_state is not WriteState.PENDING:
                 return None
             address.share(catalog, reader, current.dataset)
-            return _stage(reader, current, address, incoming, options, write_id, base)
+            staged = _stage(reader, current, address, incoming, options, write_id, base)
+        if _identities(staged):
+            give_back(catalog, address.key, write_id)  # the numbers need a transaction
+            return None
+        return staged
     except PlakeError as error:
         if error.retryable:
             return None
         give_back(catalog, address.key, write_id)
         raise
+
+
+def _identities(staged: StagedWrite) -> dict[str, Identity]:
+    """The columns whose numbers the write needs; a commit that adds no row needs none."""
+    if staged.options.change in (Change.REWRITE, Change.DELETE):
+        return {}
+    found = computed_columns(staged.spec.schema).items()
+    return {name: how for name, how in found if isinstance(how, Identity)}
+
+
+def _with_numbers(tx: CatalogTransaction, staged: StagedWrite) -> StagedWrite:
+    """The write with numbers for its identity columns, which no other write gets."""
+    numbers = []
+    for name, how in _identities(staged).items():
+        size, most = lanes(how)
+        lane, first = tx.take_lane(how.sequence, size, staged.write_id)
+        if lane >= most:
+            raise SchemaMismatchError(
+                column=name,
+                dataset=staged.uri,
+                reason=f"is {how.sql}, and all numbers of 64 bits were given out",
+                hint="Replace the dataset, with a smaller step.",
+            )
+        numbers.append(Numbers(name, how, lane, lane * size + first, (lane + 1) * size))
+    return replace(staged, spec=replace(staged.spec, numbers=tuple(numbers)))
 
 
 def _stage(
@@ -350,8 +387,10 @@ def _stage(
         check_may_commit(uri, record, options)
     if current.schema is None:
         schema, properties = _first_schema(record, incoming, options, uri)
+        schema = with_sequences(schema, write_id)
     elif options.overwrite_schema:
         schema, properties = _other_schema(record, current.schema, incoming, options, uri)
+        schema = with_sequences(schema, write_id)
     else:
         schema, properties = _next_schema(reader, record, current.schema, incoming, options, uri)
     must_match = None
@@ -386,6 +425,7 @@ def _stage(
         bloom_filter_columns=_with_filters(layout, options.writer, constraints, schema, properties),
         must_match=must_match,
         constraints=constraints,
+        generated=generated(schema),
     )
     check_can_write(spec)
     return StagedWrite(
@@ -445,7 +485,7 @@ def _first_schema(
     record: DatasetRecord, incoming: pa.Schema, options: WriteOptions, uri: str
 ) -> tuple[pa.Schema, DatasetProperties]:
     """The schema and properties that the first write gives to a dataset."""
-    schema = initial(incoming)
+    schema = checked_new(initial(incoming))
     partition_by = check_partition_columns(schema, options.partition_by or ())
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
     properties = first_properties(record.properties, schema, partition_by, options)
@@ -461,6 +501,7 @@ def _other_schema(
 ) -> tuple[pa.Schema, DatasetProperties]:
     """The schema and properties of a dataset after a write that replaces its schema."""
     schema = initial(incoming, max(record.properties.last_field_id, max_id(current)) + 1)
+    schema = checked_new(schema if options.constraints is not None else carried(current, schema))
     partition_by = check_partition_columns(schema, options.partition_by or ())
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
     return schema, replaced_properties(record.properties, schema, partition_by, options)
@@ -477,6 +518,8 @@ def _next_schema(
     """The schema and properties of a dataset after a later write."""
     schema = merge_schema(reader, record, current, incoming, options, uri)
     properties = record.properties
+    if schema is not current:
+        check_sources(current, schema)
     for one in retyped(properties.constraints, current, schema) if schema is not current else ():
         raise SchemaMismatchError(
             column=", ".join(one.broken.columns),

@@ -14,7 +14,12 @@ import pyarrow as pa
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import Constraint, bound, missing
-from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.errors import (
+    InvalidExpressionError,
+    InvalidPredicateError,
+    SchemaMismatchError,
+)
+from lakehouse_source.generated import Generated
 from lakehouse_source.model import DatasetRecord, FileMetadata, ScanTask, SeenVersion
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_all
@@ -42,7 +47,7 @@ class Suspects:
     They are found in the catalog and read afterwards, so that no transaction waits for files.
     """
 
-    constraint: Constraint
+    constraint: Constraint | Generated
     read: ReadSpec
     tasks: tuple[ScanTask, ...]
     keys: bool = False
@@ -85,7 +90,8 @@ class Suspects:
             raise self.constraint.without_value(error) from error
 
     def _check_keys(self, storage: Storage) -> None:
-        unique = self.constraint.unique
+        assert isinstance(self.constraint, Constraint)
+        demanded, unique = self.constraint, self.constraint.unique
         join = Join.of(unique, self.read.schema)
 
         def keys() -> Iterator[pa.Table]:
@@ -97,7 +103,7 @@ class Suspects:
         found = first_repeated(keys())
         if found is not None:
             row = row_at(self.read, self.tasks, storage, found, unique)
-            raise self.constraint.violation_of(row, "another row")
+            raise demanded.violation_of(row, "another row")
 
 
 def check_older(
@@ -142,19 +148,29 @@ def check_added_files(spec: WriteSpec, files: Sequence[FileMetadata], storage: S
 
     Raises:
         ConstraintViolationError: a row breaks a constraint.
+        GeneratedColumnError: a row has another value in a generated column.
+        SchemaMismatchError: the dataset has an identity column.
     """
+    for numbers in spec.numbers:
+        raise SchemaMismatchError(
+            column=numbers.name,
+            reason=f"is {numbers.how.sql}: files of others have no numbers of it",
+            hint="Write their rows: pyarrow.dataset.dataset(folder) is data for write_dataset.",
+        )
     statistics = Statistics(spec.schema, {0: spec.schema}, spec.partition_by)
     encoded = [replace(one, partitions=encode_partitions(one, spec.schema)) for one in files]
     read, whole = read_new_files(spec, encoded, spec.schema.names)
-    for one in spec.constraints:
+    demanded: tuple[Constraint | Generated, ...] = (*spec.constraints, *spec.generated)
+    for one in demanded:
+        broken = one.broken
         tasks = []
         for number, (file, task) in enumerate(zip(encoded, whole)):
             record = new_file(number, file)
             kept = [
                 group.index
                 for group in file.row_groups
-                if evaluate(one.broken, statistics.of(record, group)).may_match
+                if evaluate(broken, statistics.of(record, group)).may_match
             ]
             if kept:
                 tasks.append(replace(task, row_groups=tuple(kept), filtered=True))
-        Suspects(one, replace(read, predicate=one.broken), tuple(tasks)).check(storage)
+        Suspects(one, replace(read, predicate=broken), tuple(tasks)).check(storage)

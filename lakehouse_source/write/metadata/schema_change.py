@@ -15,6 +15,7 @@ from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import retyped
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
+from lakehouse_source.generated import check_sources
 from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
 from lakehouse_source.pruning import keys
 from lakehouse_source.read.address import Address
@@ -301,6 +302,7 @@ def change_schema(
         after = _changed(tx, record, before, base, changes, address.uri)
         if after.equals(before, check_metadata=True):
             return None
+        check_sources(before, after)
         affected = retyped(record.properties.constraints, before, after)
         if affected and record.current_version != checked:
             rows = "rows may have come, and a constraint reads a column whose type changes"

@@ -13,6 +13,7 @@ from lakehouse_source.arguments import mapping, text
 from lakehouse_source.errors import InvalidExpressionError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.language import BoundValue, Expression, Scope, assign, require_assignable
 from lakehouse_source.language.nodes import Call, Literal, Name, Node
+from lakehouse_source.schema.computed import Identity, computed
 from lakehouse_source.schema.fields import children, find_field, indexed, without_metadata
 from lakehouse_source.schema.paths import Named, find_path
 from lakehouse_source.schema.spark_metadata import fitted, fitted_sql
@@ -113,6 +114,12 @@ class Assignments:
             )
             place_at(trees, path, Expression.of(value), name)
         fields = {name: bare.field(name) for name in trees}
+        for name in trees if target is not None else ():
+            how = computed(schema.field(name))
+            if isinstance(how, Identity) and how.always:
+                raise SchemaMismatchError(
+                    column=name, reason=f"is {how.sql}: its numbers stay", hint="Leave it out."
+                )
         values: dict[str, BoundValue] = {}
         for name, tree in trees.items():
             if isinstance(tree, dict):
@@ -199,6 +206,8 @@ def everything_from(schema: pa.Schema, source: pa.Schema, qualifier: str) -> dic
     found: dict[str, Expression] = {}
     for field in schema:
         mine = find_field(field.name, source)
+        if mine is None and computed(field) is not None:
+            continue
         if mine is None:
             raise SchemaMismatchError(
                 column=field.name,
@@ -216,13 +225,14 @@ def assembled(
 ) -> dict[str, pa.ChunkedArray]:
     """The columns of new rows: assigned columns, and the other columns unchanged.
 
-    Without rows before, columns that are not assigned are left out: they get their defaults.
+    Without rows before, columns that are not assigned are left out: they get their defaults. So are
+    columns that are computed from others.
     """
     columns: dict[str, pa.ChunkedArray] = {}
     for field in schema:
         if field.name in assigned:
             columns[field.name] = assigned[field.name]
-        elif before is not None:
+        elif before is not None and not isinstance(computed(field), str):
             columns[field.name] = before.column(field.name)
     return columns
 

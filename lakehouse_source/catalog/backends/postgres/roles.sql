@@ -48,14 +48,16 @@ GRANT plake_writer TO plake_maintainer;
 REVOKE INSERT, UPDATE, DELETE ON catalog_format, datasets, schema_versions, transactions, files,
     deletion_vectors, row_groups, partitions, column_bounds, pending_writes, dataset_namespaces,
     dataset_names, dataset_tags, dataset_branches, catalog_settings, dataset_views, dataset_drops,
-    dataset_consumers, iceberg_files, dataset_clones, catalog_leases
+    dataset_consumers, iceberg_files, dataset_clones, catalog_leases,
+    identity_lanes
     FROM plake_appender, plake_writer, plake_maintainer;
 
 -- plake_reader
 GRANT SELECT ON catalog_format, datasets, schema_versions, transactions, files, deletion_vectors,
     row_groups, partitions, column_bounds, pending_writes, dataset_namespaces, dataset_names,
     dataset_tags, dataset_branches, catalog_settings, dataset_views,
-    dataset_drops, dataset_consumers, iceberg_files, dataset_clones, catalog_leases TO plake_reader;
+    dataset_drops, dataset_consumers, iceberg_files, dataset_clones, catalog_leases,
+    identity_lanes TO plake_reader;
 
 -- plake_appender
 GRANT INSERT (dataset_id, version, timestamp, operation, metadata_json, summary_json, write_id,
@@ -77,6 +79,9 @@ GRANT UPDATE (current_version, next_row_id, claimed_at) ON datasets TO plake_app
 GRANT UPDATE (version, first_row_id) ON files TO plake_appender;
 GRANT UPDATE (version, advanced_at) ON dataset_consumers TO plake_appender;
 GRANT DELETE ON files TO plake_appender;  -- of its own write, before it is committed: see below
+
+GRANT INSERT (sequence, lane, next_number, write_id), UPDATE (next_number, write_id)
+    ON identity_lanes TO plake_appender;
 
 -- plake_writer
 GRANT INSERT (name, base_uri) ON datasets TO plake_writer;

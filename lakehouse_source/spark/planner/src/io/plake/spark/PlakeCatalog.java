@@ -90,6 +90,8 @@ public class PlakeCatalog
   public Set<TableCatalogCapability> capabilities() {
     return Set.of(
         TableCatalogCapability.SUPPORT_COLUMN_DEFAULT_VALUE,
+        TableCatalogCapability.SUPPORTS_CREATE_TABLE_WITH_GENERATED_COLUMNS,
+        TableCatalogCapability.SUPPORTS_CREATE_TABLE_WITH_IDENTITY_COLUMNS,
         TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
   }
 

@@ -85,7 +85,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Feature.DECIMALS, List.of("scan.LongDecimals")),
       Map.entry(Feature.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Feature.STATEMENTS, List.of(
-          "statements.RowStatements", "statements.BuiltStatements", "statements.GroupFilters", "statements.StructCasts",
+          "statements.RowStatements", "statements.ComputedAssignments", "statements.BuiltStatements", "statements.GroupFilters", "statements.StructCasts",
           "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
           "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
@@ -96,7 +96,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
           "core.SessionTimes", "core.Waiting", "catalog.TableRequests",
-          "catalog.ConstantDefaults", "catalog.TableToCreate", "catalog.TablePartitions",
+          "catalog.ConstantDefaults", "catalog.ComputedColumns", "catalog.TableToCreate", "catalog.TablePartitions",
           "catalog.PlakeProcedure", "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
           "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.ReplaceWhereByName", "catalog.AnalyzeTables",
           "catalog.NotNullColumns", "catalog.TimesOfPaths", "catalog.FrameFormats", "format.StreamReads",

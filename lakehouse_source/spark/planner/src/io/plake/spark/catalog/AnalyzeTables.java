@@ -7,8 +7,10 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeColumn;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeTable;
+import org.apache.spark.sql.catalyst.plans.logical.DescribeRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.NoopCommand;
+import org.apache.spark.sql.catalyst.plans.logical.ShowCreateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.catalog.Table;
 import scala.jdk.javaapi.CollectionConverters;
@@ -39,7 +41,11 @@ public final class AnalyzeTables extends Rule<LogicalPlan> {
     if (isOurs(node)) {
       ((PlakeTable) ((ResolvedTable) node).table()).isOfStatement = true;
     }
-    return node;
+    if (node instanceof DescribeRelation described && isOurs(described.relation())) {
+      ((PlakeTable) ((ResolvedTable) described.relation()).table()).isDescribed = true;
+    }
+    return node instanceof ShowCreateTable created && isOurs(created.child())
+        ? ComputedColumns.created(created, (ResolvedTable) created.child()) : node;
   }
 
   private static void checkColumns(Table table, List<String> names) {

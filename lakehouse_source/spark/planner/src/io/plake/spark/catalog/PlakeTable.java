@@ -67,6 +67,7 @@ public class PlakeTable extends FrameTable
   private final List<String> clusterBy;
   private final Constraint[] constraints;
   private final JsonNode evolution; // changes that its write commits; null: none
+  private final JsonNode computed;
   private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
 
   /** The version that its scans read. */
@@ -77,6 +78,9 @@ public class PlakeTable extends FrameTable
 
   /** Whether the analyzer found it for a statement such as SHOW: a catalog without views does not know. */
   volatile boolean isOfStatement = false;
+
+  /** Whether DESCRIBE shows it: comments of columns then tell how they are computed. */
+  volatile boolean isDescribed = false;
 
   /** Whether its rows are about a table, such as its files. */
   public final boolean isMetadata;
@@ -99,6 +103,7 @@ public class PlakeTable extends FrameTable
     this.properties = Collections.unmodifiableMap(new LineageNames(all));
     this.constraints = TableConstraints.of(
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
+    this.computed = response.body.get(Vocabulary.ResponseKey.COMPUTED);
     this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
     this.evolution = response.body.get(Vocabulary.Message.EVOLUTION);
@@ -163,8 +168,14 @@ public class PlakeTable extends FrameTable
             column.name(), declared[i].dataType(), column.nullable(), column.comment(),
             column.defaultValue(), column.metadataInJSON());
       }
+      columns[i] = ComputedColumns.shown(columns[i], computed, isOfStatement, isDescribed);
     }
     return columns;
+  }
+
+  /** How columns are computed that a statement may leave out, by name. */
+  public JsonNode computed() {
+    return computed;
   }
 
   /** The options by which the data source finds this table, with those of one query. */

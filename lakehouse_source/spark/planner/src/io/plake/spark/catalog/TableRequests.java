@@ -55,11 +55,9 @@ public final class TableRequests {
         staged ? Vocabulary.RequestKind.STAGE : Vocabulary.RequestKind.CREATE, table);
     StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
     request.put(Vocabulary.RequestKey.SCHEMA, json(schema));
+    ComputedColumns.put(request, columns);
     ArrayNode defaults = request.putArray(Vocabulary.RequestKey.DEFAULTS);
     for (Column column : columns) {
-      if (column.generationExpression() != null || column.identityColumnSpec() != null) {
-        throw Refusal.because("plake has no generated columns: " + column.name());
-      }
       // Columns of a query bring the text of a default along, and no value: nobody declared it.
       if (column.defaultValue() != null && column.defaultValue().getValue() != null) {
         ConstantDefaults.check(column.name(), column.defaultValue().getSql());
@@ -98,7 +96,11 @@ public final class TableRequests {
       found = found.add(
           text.isEmpty() ? field : field.withExistenceDefaultValue(text.get()));
     }
-    return CatalogV2Util.structTypeToV2Columns(found, false);
+    Column[] columns = CatalogV2Util.structTypeToV2Columns(found, false);
+    for (int i = 0; i < columns.length; i++) {
+      columns[i] = ComputedColumns.shown(columns[i], ((PlakeTable) source).computed(), true, false);
+    }
+    return columns;
   }
 
   /** The properties of a table like another one: those of a table of plake, and what is asked. */

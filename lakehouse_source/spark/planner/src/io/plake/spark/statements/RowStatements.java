@@ -197,17 +197,21 @@ public final class RowStatements extends Rule<LogicalPlan> {
   /** The version that a frame reads. Its instance in Python says so. */
   static long versionOf(
       PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options) {
+    return ((Number) told(frame, table, options).get(Vocabulary.ScanResponse.VERSION)).longValue();
+  }
+
+  private static Map<?, ?> told(
+      PythonDataSourceV2 frame, PythonTable table, CaseInsensitiveStringMap options) {
     byte[] pickled;
     synchronized (frame) {
       pickled = frame.getOrCreateDataSourceInPython(
           table.name(), options, new Some<>(table.schema())).dataSource();
     }
     Map<?, ?> body = Envelope.responseIn(pickled);
-    Object version = body == null ? null : body.get(Vocabulary.ScanResponse.VERSION);
-    if (version == null) {
+    if (body == null || body.get(Vocabulary.ScanResponse.VERSION) == null) {
       throw new IllegalStateException("the data source does not tell the version of its frame");
     }
-    return ((Number) version).longValue();
+    return body;
   }
 
   private static LogicalPlan changed(LogicalPlan node) {
@@ -232,7 +236,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
           + " row of its target is stored. Use a subquery:"
           + " WHERE id IN (SELECT id FROM t WHERE _pos = 2).");
     }
-    return done;
+    return ComputedAssignments.added(done, now);
   }
 
   /** Whether the target is a view, which may be over a frame of an older version. */
@@ -333,8 +337,10 @@ public final class RowStatements extends Rule<LogicalPlan> {
       if (!RepinViews.isPinnedNow(table)) {
         checkNewest(version, versionOf(new PlakeSource(), table, options));
       }
-      return Relations.copy(
-          relation, new StatementTable(frame, table.schema(), version), options);
+      StatementTable target = new StatementTable(frame, table.schema(), version);
+      target.computed = ComputedAssignments.JSON.valueToTree(
+          told(frame, table, options).get(Vocabulary.ScanResponse.COMPUTED));
+      return Relations.copy(relation, target, options);
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException(e);
     }
@@ -365,6 +371,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
     StatementTable target = evolves
         ? StatementTable.evolved(frame, table.schema(), table.version)
         : new StatementTable(frame, table.schema(), table.version);
+    target.computed = table.computed();
     return Relations.copy(
         relation, target.with(table.properties()), table.with(relation.options()));
   }

@@ -1,5 +1,7 @@
 package io.plake.spark.statements;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.SchemaEvolution;
@@ -29,6 +31,9 @@ class StatementTable extends FrameTable
 
   /** The version that the statement reads. */
   final long version;
+
+  /** How plake computes columns, by name. */
+  JsonNode computed = MissingNode.getInstance();
 
   /** Options of its write that the statement itself names. */
   Map<String, String> writeOptions = Map.of();
