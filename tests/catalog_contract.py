@@ -1022,7 +1022,6 @@ class CatalogContract:
         both = SearchAll((even, point(1, 33, 42)))
         assert live(catalog, dataset.id, 1, both) == {"f3", "f4"}
 
-    @pytest.mark.one_catalog
     def test_conditions_with_very_many_terms(self, catalog: Catalog) -> None:
         dataset = commit(
             catalog, [(file_of(f"f{n}"), [bound(c, n, n) for c in (1, 2)]) for n in range(20)]
