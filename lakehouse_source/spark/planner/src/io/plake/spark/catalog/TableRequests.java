@@ -24,6 +24,7 @@ import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.expressions.ClusterByTransform;
+import org.apache.spark.sql.connector.expressions.IdentityTransform;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -286,7 +287,7 @@ public final class TableRequests {
     List<String> found = new ArrayList<>();
     for (Transform transform : partitioning) {
       NamedReference[] references = transform.references();
-      if (!"identity".equals(transform.name()) || references.length != 1
+      if (!(transform instanceof IdentityTransform) || references.length != 1
           || references[0].fieldNames().length != 1) {
         throw Refusal.because("plake partitions by columns, and not by " + transform.describe()
             + ". Add a column with its value.");

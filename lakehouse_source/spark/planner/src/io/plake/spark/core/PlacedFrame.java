@@ -16,7 +16,8 @@ public final class PlacedFrame extends FrameTable implements SupportsMetadataCol
 
   /** Frames with these have other columns than the dataset, or rows about it. */
   private static final List<String> OTHERS = List.of(
-      "columns", "metadataColumns", "metadataTable", Vocabulary.Changes.READ, Vocabulary.Option.VIEW);
+      Vocabulary.Changes.COLUMNS, "metadataColumns", "metadataTable", Vocabulary.Changes.READ,
+      Vocabulary.Option.VIEW);
 
   private PlacedFrame(PythonDataSourceV2 frame, StructType schema) {
     super(frame, schema, HiddenColumns.of(schema));
