@@ -243,6 +243,8 @@ def test_a_number_that_a_row_brings_stays(table: SparkSession) -> None:
     )
     table.sql(f"INSERT INTO {TABLE} VALUES (50, 1), (DEFAULT, 2)")
     table.sql(f"UPDATE {TABLE} SET id = 60 WHERE id = 50")
-    assert sorted(map(tuple, table.table(TABLE).collect())) == [(1, 2), (60, 1)]
+    found = {row.v: row.id for row in table.table(TABLE).collect()}
+    assert found[1] == 60
+    assert found[2] % (1 << 20) == 1  # the first number of its task
     with pytest.raises(PySparkException, match=r"BIGINT|DATA_TYPE"):
         table.sql("CREATE TABLE plake.made.u (id INT GENERATED ALWAYS AS IDENTITY)")
