@@ -169,3 +169,29 @@ def test_a_column_survives_pickling_and_arrows_own_format() -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(table)
+
+
+def test_a_path_leads_to_what_decoding_shows() -> None:
+    dice = random.Random(3)
+
+    def drawn(depth: int = 0) -> Any:
+        if depth == 3 or dice.random() < 0.3:
+            return dice.choice(["x" * dice.randrange(300), 1, None, Decimal("1.5"), {}, []])
+        if dice.random() < 0.6:
+            names = dice.sample(["a", "b", *map(str, range(400))], dice.choice((1, 3, 300)))
+            return {name: drawn(depth + 1) if len(names) < 9 else 1 for name in [*names, "a"]}
+        return [drawn(depth + 1) for _ in range(dice.choice((0, 2, 3)))]
+
+    for _ in range(300):
+        value = drawn()
+        metadata, content = encode(value)
+        for path in (("a",), ("b", "a"), ("a", 1), (0, "a"), (2,), ("7",), ("a", "a", "a"), (9,)):
+            wanted = [value]
+            for step in path:
+                kind = dict if isinstance(step, str) else list
+                with suppress(LookupError):
+                    wanted = [one[step] for one in wanted if isinstance(one, kind)]
+                    continue
+                wanted = []
+            found = Finder(path)(metadata, content)
+            assert [decode(metadata, one) for one in (found,) if one is not None] == wanted

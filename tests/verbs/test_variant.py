@@ -296,3 +296,19 @@ def test_an_update_parses_json_and_a_constraint_reads_paths(tmp_path: Path) -> N
         dataset.update({"v": "parse_json('{')"}, "id = 0")
     dataset.update({"v": "try_parse_json('{')"}, "id = 0")
     assert dataset.scan("v IS NULL").count_rows() == 1
+
+
+def test_a_generated_column_prunes_by_a_path(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lake.db"
+    schema = pa.schema({"v": lake.variant([]).type, "user": pa.int64()})
+    dataset = lake.open_catalog(url, warehouse=str(tmp_path)).create_dataset(
+        "events", schema, generated={"user": "try_variant_get(v, '$.user.id', 'bigint')"}
+    )
+    for user in (7, "8", None, 7.5):
+        rows = {"v": lake.variant([{"user": {"id": user}}, {}])}
+        lake.write_dataset(rows, dataset.uri, catalog=url)
+    scan = dataset.refresh().scan("user = 8")
+    assert (scan.explain().files_read, scan.count_rows()) == (1, 1)
+    assert sorted(map(str, dataset.refresh().scan().to_table()["user"].to_pylist())) == [
+        *("7", "7", "8", "None", "None", "None", "None", "None")
+    ]
