@@ -287,7 +287,7 @@ def checked_new(schema: pa.Schema) -> pa.Schema:
             if str(at_one_time(root, scope_of(schema, _ZONE))) != str(root):
                 raise _refused(one, "it has another value at another time")
             for path, _ in _read(one, schema):
-                if computed(schema.field(path[0].name)) is not None:
+                if isinstance(computed(schema.field(path[0].name)), str):  # numbers come first
                     raise _refused(one, f"it reads {path[0].name!r}, which is generated too")
             require_assignable(one.bound.type, column)
         except InvalidExpressionError as error:
