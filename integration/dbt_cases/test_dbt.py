@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -34,11 +35,13 @@ from dbt.tests.adapter.hooks.test_model_hooks import (
     BaseDuplicateHooksInConfigs,
     BasePrePostModelHooksOnSeeds,
 )
+from dbt.tests.adapter.incremental import test_incremental_unique_id as unique
 from dbt.tests.adapter.incremental.test_incremental_microbatch import BaseMicrobatch
 from dbt.tests.adapter.incremental.test_incremental_on_schema_change import (
     BaseIncrementalOnSchemaChange,
 )
 from dbt.tests.adapter.incremental.test_incremental_predicates import BaseIncrementalPredicates
+from dbt.tests.adapter.incremental.test_incremental_unique_id import BaseIncrementalUniqueKey
 from dbt.tests.adapter.python_model.test_python_model import (
     BasePythonIncrementalTests,
     BasePythonModelTests,
@@ -107,6 +110,26 @@ class TestPredicatesMerge(BaseIncrementalPredicates):
 
 class TestPredicatesDeleteInsert(BaseIncrementalPredicates):
     project_config_update = strategy("delete+insert")
+
+
+class TestUniqueKey(BaseIncrementalUniqueKey):
+    """With dates instead of texts, which Spark does not insert into a DATE column."""
+
+    @pytest.fixture(scope="class")
+    def seeds(self) -> dict[str, str]:
+        texts = {
+            f"{name}.sql": re.sub(
+                r"'(\d{4}-\d\d-\d\d)'", r"DATE'\1'", getattr(unique, f"seeds__{name}_sql")
+            )
+            for name in ("duplicate_insert", "add_new_rows")
+        }
+        return {"seed.csv": unique.seeds__seed_csv, **texts}
+
+
+class TestUniqueKeyDeleteInsert(TestUniqueKey):
+    @pytest.fixture(scope="class")
+    def project_config_update(self) -> dict[str, Any]:
+        return {"models": {"+incremental_strategy": "delete+insert"}}
 
 
 class Types:

@@ -127,7 +127,7 @@ class TestPlake:
         assert "grants are left out, plake has none" in said
         assert rows("select * from {schema}.kept") == [(1, 5)]
         for bad in ("(null, 1)", "(1, 0)", "(1, 10)"):
-            with pytest.raises(Exception, match=r"NOT NULL|NOT_NULL|CONSTRAINT"):
+            with pytest.raises(Exception, match=r"NOT NULL|NOT_NULL|ConstraintViolation"):
                 rows(f"insert into {{schema}}.kept values {bad}")
 
         catalog = run_dbt(["docs", "generate"])
