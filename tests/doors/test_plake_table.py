@@ -376,28 +376,6 @@ def test_a_catalog_that_the_session_has_not(spark_planner: SparkSession, tmp_pat
     assert target.toDF().columns == ["id", "more"]
 
 
-def test_a_table_of_spark_catalog_with_a_catalog_of_its_own(
-    spark_catalog: SparkSession, tmp_path: Path
-) -> None:
-    """History, restore and the counts of a merge were looked for in the session's catalog."""
-    url, path = f"sqlite://{tmp_path}/other.db", str(tmp_path / "t")
-    lake.write_dataset({"id": [1, 2, 3]}, path, catalog=url)
-    name = "spark_catalog.default.elsewhere"
-    spark_catalog.sql(
-        f"CREATE TABLE {name} USING plake OPTIONS (catalog '{url}') LOCATION '{path}'"
-    )
-    try:
-        target = PlakeTable.forName(spark_catalog, name).alias("t")
-        merge = target.merge(spark_catalog.range(3).alias("s"), "t.id = s.id")
-        counts = merge.whenMatchedDelete().whenNotMatchedInsertAll().execute().first()
-        assert counts == (3, 0, 2, 1)
-        assert [row.operation for row in target.history().collect()] == ["merge", "append"]
-        target.restoreToVersion(1)
-        assert target.detail().first().numRows == target.toDF().count() == 3
-    finally:
-        spark_catalog.sql(f"DROP TABLE {name}")
-
-
 def test_without_the_extension_it_says_what_to_add(spark: SparkSession, tmp_path: Path) -> None:
     path = write(tmp_path / "t")
     for opened in (

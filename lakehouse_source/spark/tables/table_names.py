@@ -19,7 +19,6 @@ from lakehouse_source.spark.writing.statements import Target
 _CATALOGS = "spark.sql.catalog."
 _CLASS = "io.plake.spark.PlakeCatalog"
 _CLASSES = (_CLASS, "io.plake.spark.PlakeViewCatalog")
-_OPTION = "option."
 _DETAILS = "# Detailed Table Information"
 
 
@@ -138,10 +137,7 @@ def target_of(spark: Any, name: str, options: Mapping[str, Any], alias: str | No
     if spark.conf.get(_CATALOGS + catalog, None) in _CLASSES:
         name = metadata = ".".join(map(quoted, (catalog, *rest)))
     else:  # a name of `spark_catalog`, which has no procedures
-        texts = spark.sql(f"SHOW TBLPROPERTIES {name}").collect()
-        own = {row.key[len(_OPTION) :]: row.value for row in texts if row.key.startswith(_OPTION)}
-        storage, _ = split_options(own)
-        metadata = path_name(spark, facts["Location"], own.get("catalog"), storage)
+        metadata = path_name(spark, facts["Location"])
     given = {key: str(value) for key, value in options.items()}
     return Target(spark, name, metadata, alias, given)
 

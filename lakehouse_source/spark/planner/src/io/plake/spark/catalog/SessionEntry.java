@@ -172,9 +172,7 @@ public final class SessionEntry {
 
   public PlakeTable table(Channel.Response response, boolean isPinned) {
     String kind = isManaged ? TableCatalog.PROP_IS_MANAGED_LOCATION : TableCatalog.PROP_EXTERNAL;
-    Map<String, String> more = new HashMap<>(Map.of(kind, "true"));
-    options.forEach((key, value) -> more.put(TableCatalog.OPTION_PREFIX + key, value));
-    return PlakeTable.of(channel, path, response, isPinned, more);
+    return PlakeTable.of(channel, path, response, isPinned, Map.of(kind, "true"));
   }
 
   /**
