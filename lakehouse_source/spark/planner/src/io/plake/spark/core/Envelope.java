@@ -33,6 +33,11 @@ public final class Envelope {
     return found;
   }
 
+  /** @param part a part of what {@link #responseIn} gave */
+  public static JsonNode tree(Object part) {
+    return JSON.valueToTree(part);
+  }
+
   /** @param body JSON */
   public static String request(String body) {
     return "{\"" + Vocabulary.Envelope.PROTOCOL + "\":\"" + Vocabulary.Envelope.NUMBER + "\",\""

@@ -1,7 +1,6 @@
 package io.plake.spark.statements;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
@@ -27,8 +26,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * are always generated stay: an update that assigns them is refused.
  */
 final class ComputedAssignments {
-  static final ObjectMapper JSON = new ObjectMapper();
-
   private final JsonNode computed;
   private final List<Attribute> columns;
   private final LogicalPlan table;

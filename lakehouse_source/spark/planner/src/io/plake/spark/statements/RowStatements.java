@@ -338,7 +338,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
         checkNewest(version, versionOf(new PlakeSource(), table, options));
       }
       StatementTable target = new StatementTable(frame, table.schema(), version);
-      target.computed = ComputedAssignments.JSON.valueToTree(
+      target.computed = Envelope.tree(
           told(frame, table, options).get(Vocabulary.ScanResponse.COMPUTED));
       return Relations.copy(relation, target, options);
     } catch (ReflectiveOperationException e) {
