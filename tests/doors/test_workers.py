@@ -40,6 +40,7 @@ FILES = {
     "constraints",
     "deletion",
     "errors",
+    "generated",
     "language",
     "logs",
     "model",

@@ -74,6 +74,7 @@ def make(folder: Path) -> str:
             record = tx.dataset(dataset.uri)
             assert record is not None
             assert tx.take_lease("upkeep", None, "me", 60) is not None
+            assert tx.take_lane("numbers", 10, "01a20b68-0000-7000-8000-000000000000") == (0, 0)
             tx.register_pending("01a20b68-0000-7000-8000-000000000000", record.id)
             tx._session.execute(
                 "INSERT INTO dataset_consumers (dataset_id, name, version, keep_seconds) "
