@@ -14,7 +14,7 @@ import lakehouse_source as lake
 
 pytestmark = pytest.mark.spark
 
-TABLE = "plake.made.t"
+TABLE = "plake.gens.t"
 ROWS = 6
 EXPRESSIONS = {
     "day": "CAST(ts AS DATE)",
@@ -30,7 +30,7 @@ SOURCES = "id BIGINT, ts TIMESTAMP, name STRING, price DOUBLE"
 @pytest.fixture
 def table(spark_catalog: SparkSession, tmp_path: Path) -> Iterator[SparkSession]:
     """In a folder of its own: a task that Spark ends late may leave a file behind."""
-    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.made")
+    spark_catalog.sql("CREATE NAMESPACE IF NOT EXISTS plake.gens")
     columns = (f"{n} {TYPES[n]} GENERATED ALWAYS AS ({text})" for n, text in EXPRESSIONS.items())
     spark_catalog.sql(
         f"CREATE TABLE {TABLE} ({SOURCES}, {', '.join(columns)}, "
@@ -58,7 +58,7 @@ def rows(spark: SparkSession, start: int = 0, given: str | None = None) -> DataF
 def dataset(spark: SparkSession) -> lake.Dataset:
     url = spark.conf.get("spark.sql.catalog.plake.catalog")
     with lake.open_catalog(url) as catalog:
-        uri = catalog.locate("made.t")
+        uri = catalog.locate("gens.t")
     return lake.open_dataset(uri, catalog=url)
 
 
@@ -156,9 +156,11 @@ def test_updates_and_merges_compute_anew(table: SparkSession) -> None:
     check(table, ROWS + 2)
     url = table.conf.get("spark.sql.catalog.plake.catalog")
     frame = table.read.format("plake").option("catalog", url).load(dataset(table).uri)
-    frame.createOrReplaceTempView("shown")
-    table.sql("UPDATE shown SET ts = ts - INTERVAL 3 DAYS, name = 'v' WHERE id = 7")
+    frame.createOrReplaceTempView("updated")
+    table.sql("UPDATE updated SET ts = ts - INTERVAL 3 DAYS, name = 'v' WHERE id = 7")
     check(table, ROWS + 2)
+    for view in ("given", "updated"):
+        table.catalog.dropTempView(view)
 
 
 def test_spark_shows_them_and_makes_tables_like_them(table: SparkSession) -> None:
@@ -168,15 +170,15 @@ def test_spark_shows_them_and_makes_tables_like_them(table: SparkSession) -> Non
     assert twice in created
     described = {row[0]: row[2] for row in table.sql(f"DESCRIBE {TABLE}").collect()}
     assert described["twice"] == "GENERATED ALWAYS AS (id * 2) COMMENT two, of it"
-    again = created.replace(TABLE, "plake.made.u").partition("LOCATION")[0]
+    again = created.replace(TABLE, "plake.gens.u").partition("LOCATION")[0]
     table.sql(again)
-    assert table.sql("SHOW CREATE TABLE plake.made.u").first()[0].startswith(again.strip())
-    table.sql("DROP TABLE plake.made.u PURGE")
+    assert table.sql("SHOW CREATE TABLE plake.gens.u").first()[0].startswith(again.strip())
+    table.sql("DROP TABLE plake.gens.u PURGE")
     # The columns of a query have the values, and are not computed.
     rows(table).writeTo(TABLE).append()
-    table.sql(f"CREATE TABLE plake.made.u AS SELECT * FROM {TABLE}")
-    assert "GENERATED" not in table.sql("SHOW CREATE TABLE plake.made.u").first()[0]
-    table.sql("DROP TABLE plake.made.u PURGE")
+    table.sql(f"CREATE TABLE plake.gens.u AS SELECT * FROM {TABLE}")
+    assert "GENERATED" not in table.sql("SHOW CREATE TABLE plake.gens.u").first()[0]
+    table.sql("DROP TABLE plake.gens.u PURGE")
 
 
 def test_what_is_refused(table: SparkSession) -> None:
@@ -187,7 +189,7 @@ def test_what_is_refused(table: SparkSession) -> None:
 
     for change in ("RENAME COLUMN ts TO x", "DROP COLUMN ts"):
         assert "column 'ts' cannot be" in said(f"ALTER TABLE {TABLE} {change}")
-    create = "CREATE TABLE plake.made.u (id BIGINT, ts TIMESTAMP, g {} GENERATED ALWAYS AS ({}))"
+    create = "CREATE TABLE plake.gens.u (id BIGINT, ts TIMESTAMP, g {} GENERATED ALWAYS AS ({}))"
     assert "another value at another time" in said(create.format("DATE", "current_date()"))
     assert "cannot be GENERATED" in said(create.format("STRING", "soundex(CAST(id AS STRING))"))
     for other in ("day", "hour"):
@@ -247,4 +249,4 @@ def test_a_number_that_a_row_brings_stays(table: SparkSession) -> None:
     assert found[1] == 60
     assert found[2] % (1 << 20) == 1  # the first number of its task
     with pytest.raises(PySparkException, match=r"BIGINT|DATA_TYPE"):
-        table.sql("CREATE TABLE plake.made.u (id INT GENERATED ALWAYS AS IDENTITY)")
+        table.sql("CREATE TABLE plake.gens.u (id INT GENERATED ALWAYS AS IDENTITY)")

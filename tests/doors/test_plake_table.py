@@ -467,7 +467,10 @@ def test_a_builder_makes_what_its_statement_makes(
     builder("replace").addColumn("id", "BIGINT", generatedByDefaultAs=numbers).addColumn(
         "g", "BIGINT", generatedAlwaysAs="id * 2"
     ).addColumn("v", "INT").execute()
-    spark_catalog.sql("SELECT 1 AS v").write.format("plake").mode("append").save(path)
+    # The session's catalog has the folder; a path alone would name the folder's own catalog.
+    url = spark_catalog.conf.get("spark.sql.catalog.plake.catalog")
+    writer = spark_catalog.sql("SELECT 1 AS v").write.format("plake").option("catalog", url)
+    writer.mode("append").save(path)
     assert tuple(made.toDF().first()) == (5, 10, 1)
     with pytest.raises(ValueError, match="name or location"):
         PlakeTable.create(spark_catalog).addColumn("id", "INT").execute()

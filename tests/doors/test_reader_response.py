@@ -300,7 +300,7 @@ def test_what_only_plake_knows_is_pythons(path: Path) -> None:
     assert "condition of its own" in why(path, options={"where": "a > 1"})
     assert "splitSize" in why(path, options={"splitSize": "1m"})
     assert "places" in why(path, options={"metadataColumns": "true"})
-    assert "places" in why(path, metadata={"a": "_pos"}, changed_files=False)
+    assert "places" in why(path, metadata={"_pos": "_pos"}, changed_files=False)
     assert "counted" in why(path, rows_only=True)
     as_long = Pushdown(StructType([StructField("b", LongType())]), isolated=True, reader="spark")
     source = PlakeDataSource({"path": str(path)})
@@ -316,7 +316,9 @@ def test_the_places_of_rows_are_told_by_what_files_store_of_moved_rows(tmp_path:
     places = {"f": "_file", "_pos": "_pos", "r": "_row_id", "_commit_version": "_commit_version"}
     found = answer(tmp_path / "d", metadata=places)
     assert found[Files.PLACES] == places
-    assert found[Files.IDENTITIES] == [[0, 1], [3, 2]]
+    # The first row's identity, the version that added the file, and its URI: none, as no
+    # column reads it.
+    assert found[Files.IDENTITIES] == [[0, 1, None], [3, 2, None]]
     assert found[Files.LAYOUT_OF] == [0, 0]
     assert found[Files.LAYOUTS] == [
         {
