@@ -330,7 +330,7 @@ class TableChanges(OpenDataset):
         lakehouse_source.errors.ConstraintViolationError: constraint 'flies', CHECK (miles > 0 ...
         >>> dataset.add_constraint("flight", "UNIQUE (month, carrier, miles)").version
         3
-        >>> lake.write_dataset({"month": [2], "carrier": ["UA"], "miles": [719]}, dataset.uri)
+        >>> lake.write_dataset({"month": [2], "carrier": ["UA"], "miles": [1089]}, dataset.uri)
         Traceback (most recent call last):
         lakehouse_source.errors.ConstraintViolationError: constraint 'flight', UNIQUE (month, ...
         """

@@ -279,15 +279,18 @@ def test_an_orphan_is_not_taken_for_another_catalogs_because_of_a_spelling(home:
     assert report.files_removed == 1
 
 
-def test_one_transaction_writes_a_folder_once_however_it_is_spelled(
+def test_one_transaction_makes_one_dataset_of_a_folder_however_it_is_spelled(
     tmp_path: Path,
 ) -> None:
-    home = tmp_path / "new"
+    home, url = tmp_path / "new", f"sqlite://{tmp_path}/shared.db"
     other = str(link(tmp_path / "linked", home))
-    with lake.transaction(f"sqlite://{tmp_path}/shared.db") as tx:
+    with lake.transaction(url) as tx:
         tx.write(numbers(1), str(home))
-        with pytest.raises(lake.InvalidOptionError, match="already"):
-            tx.write(numbers(2), other)
+        tx.write(numbers(2), other)
+    assert [one.version for one in tx.results] == [1, 2]
+    with closing(sqlite3.connect(tmp_path / "shared.db")) as db:
+        assert db.execute("SELECT count(*) FROM datasets").fetchone() == (1,)
+    assert values(home, url) == values(other, url) == [1, 2]
 
 
 @pytest.mark.parametrize("spelling", ["three slashes", "four slashes", "an option"])
