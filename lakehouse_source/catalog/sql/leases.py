@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakehouse_source.catalog.sql.statements import Session
-from lakehouse_source.errors import CorruptDatasetError
 
 _FIND = "SELECT holder, beats, lease_seconds FROM catalog_leases WHERE name = ?"
 _INSERT = (
@@ -40,13 +39,7 @@ class LeaseReader:
     def lease(self, name: str) -> Lease | None:
         """Who holds a lease; None: nobody."""
         rows = self._session.query(_FIND, (name,))
-        if not rows:
-            return None
-        holder, beats, lease_seconds = rows[0]
-        if not (isinstance(beats, int) and isinstance(lease_seconds, int)):
-            reason = f"the lease {name!r} counts in no numbers: delete its row in catalog_leases"
-            raise CorruptDatasetError(path=self._session.redacted_url, reason=reason)
-        return Lease(str(holder), beats, lease_seconds)
+        return Lease(*rows[0]) if rows else None
 
 
 class LeaseChanges(LeaseReader):
