@@ -198,12 +198,13 @@ def _rewrites(
         done = sort_piece(catalog, address, found.columns, piece, check)
         yield Done("cluster", done.files_removed, done.bytes_removed)
     while waits_for(catalog, address) is None:
+        most = budget.most()
         done = compact(
             catalog,
             address,
             PredicateSet.of(None),
             **compaction(layout),
-            max_bytes=min(STEP_BYTES, STEP_BYTES if (most := budget.most()) is None else most),
+            max_bytes=STEP_BYTES if most is None else min(STEP_BYTES, most),
             check=check,
         )
         if not done.files_removed:

@@ -103,9 +103,8 @@ class TransactionCatalog(Catalog):
         self._check = check
         self._entries: list[_Entry] = []
         self._unseen: list[_Unseen] = []
-        self._failure: BaseException | None = (
-            None  # of a write, told where something else was asked
-        )
+        # Of a write, told where something else was asked.
+        self._failure: BaseException | None = None
         self._reads: list[Read] = []
         self._later: list[Callable[[Catalog], object]] = []
         self._free_ids: list[int] = []
