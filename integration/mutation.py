@@ -615,6 +615,10 @@ MUTANTS = [
             'any(one.operation == "restore" for one in since) or None',
             "None",
         ),
+    ),
+    *_in(
+        "write/commit/repeated_keys.py",
+        ("verbs/test_keys.py",),
         (
             "equal keys of two sorted portions are missed",
             "left = rows.filter(pc.equal(order, order[-1]))",

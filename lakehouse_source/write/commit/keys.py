@@ -9,9 +9,8 @@ same commit takes out hold no key.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -22,21 +21,9 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import Constraint
 from lakehouse_source.deletion import positions_of
 from lakehouse_source.errors import constraint_sql
-from lakehouse_source.language import (
-    Equality,
-    Expression,
-    Name,
-    PredicateSet,
-    Scope,
-    all_of,
-    compare,
-    equality,
-    is_in,
-)
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.functions.rows import flat
-from lakehouse_source.language.nodes import Call
 from lakehouse_source.language.row_filter import matching_mask
-from lakehouse_source.layout import row_keys
 from lakehouse_source.model import (
     ColumnBounds,
     DatasetRecord,
@@ -47,13 +34,10 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, in_order, read_all, read_task
-from lakehouse_source.parquet.writer import column_arrays
 from lakehouse_source.pruning.evaluate import within
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.schema.arrow_arrays import shown_row
 from lakehouse_source.schema.fields import POSITION, field_id, unused_names
-from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.begin import base_snapshot
@@ -66,7 +50,15 @@ from lakehouse_source.write.commit.conflicts import (
 )
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.prerecord import PreparedCommit
-from lakehouse_source.write.commit.rewrite import SORTED_BYTES, sorted_rows
+from lakehouse_source.write.commit.repeated_keys import (
+    ROW,
+    THEIRS,
+    Join,
+    first_repeated,
+    read_new_files,
+    row_at,
+)
+from lakehouse_source.write.commit.rewrite import SORTED_BYTES
 
 # Up to this many new keys are looked up by their values, more by the range that they are in.
 MOST_VALUES = 50_000
@@ -75,9 +67,6 @@ _COMPARED_ROWS = 262_144
 # How often others' files are read without the lock. After that they are read under the lock, so
 # that other commits cannot starve this one.
 _TRIES_WITHOUT_LOCK = 4
-# The place of a row among all.
-_ROW = "row"
-_THEIRS, _MINE = "theirs", "mine"
 
 
 class KeysOutdated(Exception):
@@ -86,145 +75,6 @@ class KeysOutdated(Exception):
     def __init__(self, keys: NewKeys) -> None:
         super().__init__("keys were not compared with files that others added")
         self.keys = keys
-
-
-# --- Whether rows have a key twice, in bounded memory.
-
-
-class Join:
-    """The columns of a key in the form in which Arrow compares two tables of rows.
-
-    `theirs` and `mine` are the schemas of the tables.
-    """
-
-    def __init__(self, columns: Sequence[str], theirs: pa.Schema, mine: pa.Schema) -> None:
-        self.columns = tuple(columns)
-        self._types = [theirs.field(name).type for name in columns]
-        scope = Scope({_THEIRS: theirs, _MINE: mine})
-        self._equalities: list[Equality] = []
-        for name in columns:
-            node = Call("=", (Name((_THEIRS, name)), Name((_MINE, name))))
-            found = equality(Expression(node, str(node)), scope)
-            assert found is not None  # constraints have no other types
-            self._equalities.append(found)
-        self._values = {
-            table: [one.of(table).value.bind(scope) for one in self._equalities]
-            for table in (_THEIRS, _MINE)
-        }
-
-    @classmethod
-    def of(cls, columns: Sequence[str], schema: pa.Schema) -> Join:
-        """For rows of one table."""
-        return cls(columns, schema, schema)
-
-    def keys(self, rows: pa.Table, table: str = _MINE, begin: int = 0) -> pa.Table:
-        """The keys of rows and the places of the rows, which are counted from `begin`.
-
-        A row with a NULL in its key is left out: it equals none.
-        """
-        columns: list[pa.Array] = []
-        for one, value in zip(self._equalities, self._values[table]):
-            columns += one.of(table).form(flat(value.evaluate({table: rows}, rows.num_rows)))
-        columns.append(pa.arange(begin, begin + rows.num_rows))
-        names = [*(f"k{number}" for number in range(len(columns) - 1)), _ROW]
-        return pa.table(columns, names).drop_null()
-
-    def sought(self, values: Mapping[str, pa.Array], *, ends: bool) -> PredicateSet:
-        """A condition that each row of theirs with one of the keys satisfies.
-
-        `values` are those of each column: all of them, or with `ends` the least and the greatest.
-        """
-        terms = []
-        for name, type_, one in zip(self.columns, self._types, self._equalities):
-            found = one.sought(type_, one.of(_MINE), values[name])
-            if found is None:
-                continue
-            column = Name((name,))
-            if ends:
-                terms += [compare(column, op, end) for op, end in zip((">=", "<="), found)]
-            else:
-                terms.append(is_in(column, found))
-        return PredicateSet(all_of(terms)) if terms else PredicateSet.of(None)
-
-
-def first_repeated(keys: Iterable[pa.Table]) -> int | None:
-    """The place of the first row whose key another row has too; None: all keys differ."""
-    held: list[pa.Table] = []
-    size, stream = 0, iter(keys)
-    for table in stream:
-        held.append(table)
-        size += table.nbytes
-        if size > SORTED_BYTES:
-            return _repeated_in_order(chain(held, stream), pa.concat_tables(held))
-    return _repeated(pa.concat_tables(held)) if held else None
-
-
-def _repeated(keys: pa.Table) -> int | None:
-    names = keys.column_names[:-1]
-    if len(names) == 1 and pc.count_distinct(keys.column(0)).as_py() == keys.num_rows:
-        return None
-    counted = keys.group_by(names).aggregate([(_ROW, "min"), (_ROW, "count")])
-    twice = counted.filter(pc.greater(counted[f"{_ROW}_count"], 1))
-    found: int | None = pc.min(twice[f"{_ROW}_min"]).as_py()
-    return found
-
-
-def _repeated_in_order(keys: Iterable[pa.Table], sample: pa.Table) -> int | None:
-    """The same for any number of rows: sorted by one column, equal keys are neighbours."""
-    names = sample.column_names[:-1]
-    best = max(names, key=lambda name: pc.count_distinct(sample[name]).as_py())
-    left: pa.Table | None = None
-    for part in sorted_rows(keys, [(best,)], None, sample):
-        rows = part if left is None else pa.concat_tables([left, part])
-        found = _repeated(rows)
-        if found is not None:
-            return found
-        order = row_keys(column_arrays(rows, [(best,)]), None)
-        left = rows.filter(pc.equal(order, order[-1]))
-    return None
-
-
-def row_at(
-    spec: ReadSpec, tasks: Sequence[ScanTask], storage: Storage, place: int, first: Sequence[str]
-) -> str:
-    """The row at a place among all rows of tasks, as errors show it."""
-    whole = replace(spec, columns=tuple(spec.schema.names))
-    for table in read_all(whole, tuple(tasks), storage):
-        if place < table.num_rows:
-            return shown_row(table, place, first)
-        place -= table.num_rows
-    return "a key"  # the file changed meanwhile
-
-
-def new_file(number: int, file: FileMetadata) -> FileRecord:
-    """The record that the catalog does not have yet of a file with its partition values as JSON."""
-    return FileRecord(
-        id=number,
-        path=file.path,
-        size_bytes=file.file_size_bytes,
-        row_count=file.row_count,
-        schema_version=0,
-        version=0,
-        partitions=file.partitions,
-        stats_complete=file.stats_complete,
-    )
-
-
-def read_new_files(
-    spec: WriteSpec, files: Sequence[FileMetadata], columns: Sequence[str]
-) -> tuple[ReadSpec, tuple[ScanTask, ...]]:
-    """How to read files of a write, whose partition values are given as JSON."""
-    texts = PartitionTexts(spec.partition_by, spec.schema, {0: spec.schema})
-    records = [new_file(number, file) for number, file in enumerate(files)]
-    tasks = tuple(ScanTask.whole(one, texts(one), None) for one in records)
-    read = ReadSpec(
-        uri=spec.uri,
-        schema=spec.schema,
-        columns=tuple(columns),
-        partition_by=spec.partition_by,
-        file_schemas={0: spec.schema},
-    )
-    return read, tasks
 
 
 # --- The keys of one constraint among the rows of a commit.
@@ -513,11 +363,11 @@ class NewKeys:
             held.clear()
             both = mine.join(theirs.select(names), names, join_type="left semi")
             if both.num_rows:
-                least = pc.min(both.column(_ROW)).as_py()
+                least = pc.min(both.column(ROW)).as_py()
                 first = least if first is None else min(first, least)
 
         for task, table in self._read(one):
-            held.append(one.join.keys(self._staying(one, task, table), _THEIRS))
+            held.append(one.join.keys(self._staying(one, task, table), THEIRS))
             if sum(table.num_rows for table in held) > max(_COMPARED_ROWS, mine.num_rows):
                 match()
         if sum(table.num_rows for table in held):

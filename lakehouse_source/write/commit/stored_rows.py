@@ -30,14 +30,14 @@ from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.storage import Storage, StorageLocation
 from lakehouse_source.write.commit.conflicts import conflict, unchecked
-from lakehouse_source.write.commit.keys import (
+from lakehouse_source.write.commit.prerecord import encode_partitions
+from lakehouse_source.write.commit.repeated_keys import (
     Join,
     first_repeated,
     new_file,
     read_new_files,
     row_at,
 )
-from lakehouse_source.write.commit.prerecord import encode_partitions
 
 
 @dataclass(frozen=True, slots=True)
