@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
+from tests.doors.frame_doors import by_path, by_stream
 
 pytestmark = pytest.mark.spark
 
@@ -50,10 +51,7 @@ def dataset(spark: SparkSession) -> lake.Dataset:
 
 
 def _by_path(frame: DataFrame, **options: Any) -> None:
-    spark = frame.sparkSession
-    writer = frame.write.format("plake").mode(options.pop("mode", "append"))
-    catalog = spark.conf.get("spark.sql.catalog.plake.catalog")
-    writer.options(catalog=catalog, **options).save(dataset(spark).uri)
+    by_path(frame, dataset(frame.sparkSession), **options)
 
 
 def _sql(statement: str) -> Callable[[DataFrame], None]:
@@ -65,16 +63,7 @@ def _sql(statement: str) -> Callable[[DataFrame], None]:
 
 
 def _stream(frame: DataFrame) -> None:
-    spark, folder = frame.sparkSession, Path(dataset(frame.sparkSession).uri[7:]).parent
-    frame.write.mode("overwrite").parquet(f"{folder}/incoming")
-    (
-        spark.readStream.schema(frame.schema)
-        .parquet(f"{folder}/incoming")
-        .writeStream.option("checkpointLocation", f"{folder}/checkpoint-{frame.count()}")
-        .trigger(availableNow=True)
-        .toTable(TABLE)
-        .awaitTermination()
-    )
+    by_stream(frame, dataset(frame.sparkSession), TABLE)
 
 
 _KEYS = "t.id = g.id - 100"

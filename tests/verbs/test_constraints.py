@@ -8,9 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
@@ -24,6 +22,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.stored_rows import Suspects
 from lakehouse_source.write.rows import stage, write_options
+from tests.verbs.adding_doors import ADDING
 
 ROWS = 9
 # Several row groups in a file, two partitions.
@@ -53,27 +52,6 @@ def dataset(tmp_path: Path) -> lake.Dataset:
     return dataset
 
 
-def _file(dataset: lake.Dataset, table: pa.Table, statistics: bool, copy: bool) -> None:
-    base = Path(dataset.uri.removeprefix("file://"))
-    folder = (base.parent if copy else base) / "exports"
-    for value in (0, 1):
-        (folder / f"p={value}").mkdir(parents=True, exist_ok=True)
-        part = table.filter(pa.compute.equal(table["p"], value)).drop_columns("p")
-        pq.write_table(part, folder / f"p={value}" / "1.parquet", write_statistics=statistics)
-    dataset.add_files(folder, copy=copy)
-
-
-def _transaction(dataset: lake.Dataset, table: pa.Table) -> None:
-    catalog = f"sqlite://{dataset.uri.removeprefix('file://')}/_plake/catalog.db"
-    with lake.transaction(catalog=catalog) as transaction:
-        transaction.write(table, dataset.uri)
-
-
-def _merge(dataset: lake.Dataset, table: pa.Table) -> None:
-    merge = dataset.merge(table, "target.id = source.id + 100000")
-    merge.when_matched_delete().when_not_matched_insert_all().execute()
-
-
 def _restore(dataset: lake.Dataset, table: pa.Table) -> None:
     dataset.drop_constraint("positive")
     lake.write_dataset(table, dataset.uri)
@@ -82,13 +60,8 @@ def _restore(dataset: lake.Dataset, table: pa.Table) -> None:
     dataset.restore(4)
 
 
-def _branch(dataset: lake.Dataset, table: pa.Table) -> None:
-    lake.write_dataset(table, dataset.branch("b").uri)
-
-
 DOORS: dict[str, Callable[[lake.Dataset, pa.Table], Any]] = {
-    "append": lambda d, t: lake.write_dataset(t, d.uri),
-    "stream": lambda d, t: lake.write_dataset(iter(t.to_batches(2)), d.uri, schema=None),
+    **ADDING,
     "overwrite": lambda d, t: lake.write_dataset(t, d.uri, mode="overwrite"),
     "overwrite where": lambda d, t: lake.write_dataset(
         t, d.uri, mode="overwrite", overwrite_where="id >= 100"
@@ -99,14 +72,6 @@ DOORS: dict[str, Callable[[lake.Dataset, pa.Table], Any]] = {
     "overwrite schema": lambda d, t: lake.write_dataset(
         t, d.uri, mode="overwrite", overwrite_schema=True
     ),
-    "more columns": lambda d, t: lake.write_dataset(
-        t.append_column("w", t["v"]), d.uri, schema_merge=True
-    ),
-    "duckdb": lambda d, t: lake.write_dataset(t, d.uri, writer="duckdb"),
-    "duckdb relation": lambda d, t: lake.write_dataset(
-        duckdb.connect().from_arrow(t), d.uri, writer="duckdb"
-    ),
-    "transaction": _transaction,
     "update": lambda d, t: (
         d.merge(t, "target.id = source.id - 100").when_matched_update({"v": "source.v"}).execute()
     ),
@@ -114,12 +79,7 @@ DOORS: dict[str, Callable[[lake.Dataset, pa.Table], Any]] = {
     "upsert updates": lambda d, t: d.upsert(
         t.set_column(0, "id", pa.array(range(ROWS), pa.int64())), on="id"
     ),
-    "merge inserts": _merge,
-    "add_files": lambda d, t: _file(d, t, True, False),
-    "add_files without statistics": lambda d, t: _file(d, t, False, False),
-    "add_files copies": lambda d, t: _file(d, t, True, True),
     "restore": _restore,
-    "branch": _branch,
 }
 
 
