@@ -75,7 +75,8 @@ class State:
             lines += [f"# HELP plake_upkeep_{name} {text}", f"# TYPE plake_upkeep_{name} {kind}"]
             for labels, value in samples:
                 inside = ",".join(f'{key}="{_label(one)}"' for key, one in labels.items())
-                lines.append(f"plake_upkeep_{name}{{{inside}}} {value:.15g}".replace("{}", ""))
+                shown = f"{{{inside}}}" if inside else ""
+                lines.append(f"plake_upkeep_{name}{shown} {value:.15g}")
         return "\n".join(lines) + "\n"
 
     def page(self) -> str:

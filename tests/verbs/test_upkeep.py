@@ -20,6 +20,7 @@ import lakehouse_source as lake
 from lakehouse_source.upkeep import run as running
 from lakehouse_source.upkeep import steps
 from lakehouse_source.upkeep.lease import HeldLease
+from lakehouse_source.upkeep.report import State, Table
 from lakehouse_source.upkeep.run import Upkeep
 from lakehouse_source.upkeep.steps import Budget, Settings
 from tests.verbs.conftest import catalog_of
@@ -246,6 +247,15 @@ def test_a_table_that_fails_is_left_alone_and_stops_no_other(catalog: lake.Catal
     assert upkeep.round()
     assert (failed.error, len(broken.refresh().files())) == ("", 1)
     upkeep.release()
+
+
+def test_metrics_name_a_table_as_it_is() -> None:
+    """`{}` was left out of names."""
+    state = State("sqlite://")
+    state.tables[1] = Table('a{}b"\n', files=7)
+    lines = state.metrics().splitlines()
+    assert 'plake_upkeep_table_files{table="a{}b\\"\\\\n"} 7' in lines
+    assert "plake_upkeep_leads 0" in lines
 
 
 def test_bytes_come_in_evenly_and_those_of_an_hour_are_kept(
