@@ -1,11 +1,9 @@
 package io.plake.spark.core;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.lang.ref.WeakReference;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.function.LongFunction;
-import org.apache.spark.sql.catalyst.analysis.AnalysisContext;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
 
 /**
@@ -15,14 +13,9 @@ import org.apache.spark.sql.catalyst.analysis.Analyzer;
  * named is not among them.
  */
 public final class QueryVersions {
-  private static final ThreadLocal<QueryVersions> LAST = new ThreadLocal<>();
+  private static final PerQuery<Map<String, Long>> VERSIONS = new PerQuery<>(HashMap::new);
 
-  private final WeakReference<Object> query;
-  private final Map<String, Long> versions = new HashMap<>();
-
-  private QueryVersions(Object query) {
-    this.query = new WeakReference<>(query);
-  }
+  private QueryVersions() {}
 
   /** Asks for a table, at the version that its query reads already. */
   public static Channel.Response read(Channel channel, ObjectNode request) {
@@ -47,19 +40,10 @@ public final class QueryVersions {
     return first == null || first == version ? found : at.apply(first);
   }
 
-  /** Spark has one cache of relations for each query, shared by its subqueries and views. */
   private static Map<String, Long> ofThisQuery() {
     boolean isAnalysis = StackWalker.getInstance().walk(frames -> frames.anyMatch(
         frame -> frame.getClassName().equals(Analyzer.class.getName())));
-    if (!isAnalysis) { // a program asks: the context of its thread never ends
-      return new HashMap<>();
-    }
-    Object query = AnalysisContext.get().relationCache();
-    QueryVersions last = LAST.get();
-    if (last == null || last.query.get() != query) {
-      last = new QueryVersions(query);
-      LAST.set(last);
-    }
-    return last.versions;
+    // Else a program asks: the context of its thread never ends.
+    return isAnalysis ? VERSIONS.get() : new HashMap<>();
   }
 }

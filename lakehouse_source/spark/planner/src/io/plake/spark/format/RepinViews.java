@@ -3,13 +3,13 @@ package io.plake.spark.format;
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.PerQuery;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
-import java.lang.ref.WeakReference;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
@@ -60,7 +60,9 @@ public final class RepinViews extends Rule<LogicalPlan> {
   private static final Map<PythonTable, PythonTable> LATEST =
       Collections.synchronizedMap(new WeakHashMap<>());
 
-  private static final ThreadLocal<Pins> PINS = new ThreadLocal<>();
+  /** The tables that one query reads. */
+  private static final PerQuery<Map<PythonTable, PythonTable>> PINS =
+      new PerQuery<>(IdentityHashMap::new);
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -78,7 +80,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
 
   /** Whether a table was pinned for the query that is analysed now. */
   public static boolean isPinnedNow(PythonTable table) {
-    return Pins.ofThisQuery().containsValue(table);
+    return PINS.get().containsValue(table);
   }
 
   /** Fails where Spark lacks what the rule needs. */
@@ -136,10 +138,10 @@ public final class RepinViews extends Rule<LogicalPlan> {
     CaseInsensitiveStringMap unmarked = new CaseInsensitiveStringMap(options);
     PythonTable old = (PythonTable) relation.table();
     try {
-      PythonTable table = Pins.ofThisQuery().get(old);
+      PythonTable table = PINS.get().get(old);
       if (table == null) {
         table = pinned(old, unmarked, given);
-        Pins.ofThisQuery().put(old, table);
+        PINS.get().put(old, table);
       }
       DataSourceV2Relation changed = Relations.copy(relation, table, unmarked);
       return view.withNewChildren(
@@ -206,27 +208,6 @@ public final class RepinViews extends Rule<LogicalPlan> {
             + " of the dataset was dropped, renamed, made nullable or changed its type since the"
             + " temporary view over it was made. Make the view again: CREATE OR REPLACE TEMPORARY VIEW.");
       }
-    }
-  }
-
-  /** The tables that one query reads. Its analysis runs in one thread, in several passes. */
-  private static final class Pins {
-    private final WeakReference<Object> query;
-    private final Map<PythonTable, PythonTable> tables = new IdentityHashMap<>();
-
-    private Pins(Object query) {
-      this.query = new WeakReference<>(query);
-    }
-
-    /** Spark has one cache of relations for each query, shared by its subqueries and views. */
-    static Map<PythonTable, PythonTable> ofThisQuery() {
-      Object query = AnalysisContext.get().relationCache();
-      Pins pins = PINS.get();
-      if (pins == null || pins.query.get() != query) {
-        pins = new Pins(query);
-        PINS.set(pins);
-      }
-      return pins.tables;
     }
   }
 }
