@@ -43,7 +43,7 @@ if (
 # both cores: one of each test, where the marker `cases` asks for no more.
 FEW_CASES = 3
 # How often each kind of catalog is the one: a new one of DuckDB takes the time of ten of SQLite.
-SHARES = {"sqlite": 4, "postgres": 3, "duckdb": 2}
+SHARES = {"sqlite": 6, "postgres": 3, "duckdb": 1}
 
 
 def _one_catalog(items: list[pytest.Item]) -> None:

@@ -131,6 +131,7 @@ def test_every_door_commits_good_rows(door: str, table: SparkSession) -> None:
     assert dataset(table).version == before + 1
 
 
+@pytest.mark.long
 def test_update_is_checked(table: SparkSession) -> None:
     with pytest.raises(PySparkException, match="v = 0, id = 0, p = 0"):
         table.sql(f"UPDATE {TABLE} SET v = v - 1")
@@ -205,6 +206,7 @@ def test_a_constraint_that_spark_s_optimizer_knows_is_added(table: SparkSession)
     assert "known" in dataset(table).constraints
 
 
+@pytest.mark.long
 def test_an_append_conflicts_with_a_constraint_that_comes_meanwhile(
     table: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_clones_begin_as_a_version_and_go_on_alone(
         sql(f"DROP TABLE plake.typed.{name}")
 
 
+@pytest.mark.long
 def test_optimize_sorts_a_table_by_its_clustering_columns(spark_catalog: SparkSession) -> None:
     sql = spark_catalog.sql
     sql("CREATE NAMESPACE IF NOT EXISTS plake.typed")

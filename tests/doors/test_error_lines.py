@@ -144,6 +144,7 @@ def test_spark_s_own_words_come_first_where_a_task_fails(
     assert any("StorageError" in line for line in more)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", ["path", "plake.lines.t"])
 def test_of_a_stream(spark_catalog: SparkSession, path: str, place: str) -> None:
     """It was that of a traceback, or of an assertion of Spark where a table had a version."""

@@ -199,6 +199,7 @@ def test_a_sample_of_all_operators_casts_and_functions(spark: SparkSession) -> N
     check(spark, texts, zone="UTC", errors=25)
 
 
+@pytest.mark.long
 def test_drawn_expressions(spark: SparkSession) -> None:
     check(spark, drawn(seed=1, count=90), zone="UTC", errors=0)
 

@@ -94,7 +94,7 @@ def drawn(seed: int, count: int) -> list[Event]:
 
 @pytest.mark.parametrize(
     ("seed", "batches", "types"),
-    [(1, 2, [2]), *(pytest.param(n, 5, [1, 2], marks=pytest.mark.long) for n in (1, 2, 3))],
+    [(1, 2, [1]), *(pytest.param(n, 5, [1, 2], marks=pytest.mark.long) for n in (1, 2, 3))],
     ids=str,
 )
 def test_auto_cdc_gives_the_rows_of_a_model_whatever_the_order_of_events(
@@ -121,7 +121,8 @@ def test_auto_cdc_gives_the_rows_of_a_model_whatever_the_order_of_events(
         told = events[: batch * 8 + 8]
         if 1 in types:
             assert rows(spark_catalog, f"SELECT id, name FROM plake.{space}.scd1") == newest(told)
-        assert held(spark_catalog, f"plake.{space}.scd2") == periods(told)
+        if 2 in types:
+            assert held(spark_catalog, f"plake.{space}.scd2") == periods(told)
 
 
 # --- tables --------------------------------------------------------------------

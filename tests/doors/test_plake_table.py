@@ -388,6 +388,7 @@ def test_without_the_extension_it_says_what_to_add(spark: SparkSession, tmp_path
             opened()
 
 
+@pytest.mark.long
 def test_tables_are_found_by_path_and_name(spark_catalog: SparkSession, tmp_path: Path) -> None:
     sql, found = spark_catalog.sql, PlakeTable.isPlakeTable
     path = write(tmp_path / "it's a `table")
@@ -422,6 +423,7 @@ def test_tables_are_found_by_path_and_name(spark_catalog: SparkSession, tmp_path
         sql("DROP VIEW IF EXISTS shown")
 
 
+@pytest.mark.long
 def test_a_builder_makes_what_its_statement_makes(
     spark_catalog: SparkSession, tmp_path: Path
 ) -> None:
@@ -582,6 +584,7 @@ def test_metadata_columns_of_a_frame(session: SparkSession, tmp_path: Path) -> N
     assert load(session, path, metadataColumns="true", columns="k").columns == ["k", *names]
 
 
+@pytest.mark.long
 def test_clones_are_tables_of_their_own(spark_catalog: SparkSession, tmp_path: Path) -> None:
     """The oracle is what was written into each version."""
     name = f"plake.`{tmp_path}/t`"

@@ -76,6 +76,7 @@ class SparkProgram(Program):
         assert frame.where(condition).count() == len(wanted), (self.steps, condition)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(14400)
 @settings(
     max_examples=200 if THOROUGH else 3,

@@ -201,6 +201,7 @@ def test_a_stream_of_a_table_takes_the_options_of_a_read(
         read.table("plake.streams.t").collect()
 
 
+@pytest.mark.long
 def test_a_stream_of_a_table_with_lengths_of_texts(
     spark_catalog: SparkSession, tmp_path: Path
 ) -> None:

@@ -26,12 +26,19 @@ def test_a_hint_of_comparisons_is_the_condition(drawn: tuple[Rows, Node]) -> Non
     assert repr(hint.root) == repr(bound.root)  # a NaN equals none
 
 
-@pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.long), "America/New_York"])
-def test_what_an_expression_implies_holds_on_its_rows_in_every_zone(zone: str) -> None:
+@pytest.mark.parametrize(
+    ("zone", "draws"),
+    [
+        ("America/New_York", 80),
+        pytest.param("America/New_York", 200, marks=pytest.mark.long),
+        pytest.param("UTC", 200, marks=pytest.mark.long),
+    ],
+)
+def test_what_an_expression_implies_holds_on_its_rows_in_every_zone(zone: str, draws: int) -> None:
     drawn, table = Conditions(3), awkward_rows()
     stored = table.cast(initial(table.schema))
     implied = 0
-    for _ in range(200):
+    for _ in range(draws):
         text = drawn.condition(2, table, zone)
         try:
             expected = truths(text, table, zone)
@@ -45,7 +52,7 @@ def test_what_an_expression_implies_holds_on_its_rows_in_every_zone(zone: str) -
         for truth, kept in zip(expected, mask):
             assert kept or truth is not True, text
             assert not exact or truth == ERROR or kept == (truth is True), text
-    assert implied > 50
+    assert implied > draws // 4
 
 
 def test_the_opposite_of_what_rows_decide_is_no_hint() -> None:

@@ -324,6 +324,7 @@ CONDITIONS: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("condition", "holds"), CONDITIONS, ids=[text for text, _ in CONDITIONS])
 def test_conditions_over_files_of_others_equal_a_filter_of_their_rows(
     mixed: tuple[lake.Dataset, list[dict[str, Any]]],

@@ -136,7 +136,7 @@ def test_every_verb_of_a_dataset_that_commits_is_tried() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 def test_what_was_committed_returns_its_result(
     verb: str,
     url: str,

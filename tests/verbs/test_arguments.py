@@ -57,6 +57,7 @@ WRONG: dict[str, Callable[[lake.Dataset], Any]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("call", WRONG)
 def test_an_argument_of_another_kind_is_refused_by_name(dataset: lake.Dataset, call: str) -> None:
     with pytest.raises(lake.InvalidOptionError) as refused:

@@ -122,6 +122,7 @@ FILTERS: list[tuple[Callable[[Any], Any], Callable[[float | None], bool | None]]
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("default", [NAN, -0.0, 0.0, 5.0, float("inf"), None])
 @pytest.mark.parametrize("kept", FILTERS)
 def test_arrow_filters_on_a_float_that_old_files_lack(

@@ -111,6 +111,7 @@ def test_no_door_commits_a_bad_row(door: str, bad: int, dataset: lake.Dataset) -
     assert on_disk == {path.rpartition("/")[2] for path in files}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_commits_good_rows(door: str, dataset: lake.Dataset) -> None:
     DOORS[door](dataset, rows())
@@ -551,6 +552,6 @@ def _anew(checks: dict[str, str]) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(20)
 def test_a_dataset_refuses_what_sqlite_refuses(seed: int, tmp_path: Path) -> None:
     Program(seed, str(tmp_path / "data")).run(25)

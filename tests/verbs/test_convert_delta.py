@@ -316,6 +316,7 @@ WIDENED: list[tuple[pa.Array, pa.DataType]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("old", "wide"), WIDENED, ids=lambda one: str(getattr(one, "type", one)))
 def test_types_that_became_wider(folder: Path, old: pa.Array, wide: pa.DataType) -> None:
     """Every change that the protocol allows, also inside of structs and lists."""

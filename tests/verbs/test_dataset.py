@@ -139,6 +139,7 @@ class TestPredicates:
         "id BETWEEN 3 AND 5",
     )
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("condition", CONDITIONS)
     @pytest.mark.parametrize("partition_by", [None, "k"])
     def test_rows_are_those_that_duckdb_finds(

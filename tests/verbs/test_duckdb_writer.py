@@ -136,7 +136,7 @@ def check_same(one: lake.Dataset, other: lake.Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", VALUES)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_each_type_is_recorded_as_by_the_other_writer(tmp_path: Path, name: str) -> None:
     data = EVERYTHING.select([name])
     mine = write(tmp_path / "mine", data)
@@ -191,6 +191,7 @@ PARTITIONS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PARTITIONS)
 def test_partition_values_are_those_of_the_other_writer(tmp_path: Path, name: str) -> None:
     type_, values = PARTITIONS[name]

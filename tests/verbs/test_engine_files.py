@@ -151,7 +151,7 @@ BY_PLAKE = [
 
 
 @pytest.mark.parametrize("condition", PORTABLE)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_conditions_that_the_engine_applies(
     uri: str, read_in: Any, condition: str, by_plake: list[str]
 ) -> None:
@@ -162,7 +162,7 @@ def test_conditions_that_the_engine_applies(
 
 
 @pytest.mark.parametrize("condition", BY_PLAKE)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 def test_conditions_that_plake_applies(uri: str, read_in: Any, condition: str) -> None:
     check(read_in, lake.open_dataset(uri).scan(condition))
     check(read_in, lake.open_dataset(uri).scan(condition, ["s", "id"]))

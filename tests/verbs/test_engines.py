@@ -116,7 +116,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 def test_duckdb_scans_the_dataset(uri: str, condition: str) -> None:
     whole = pa.concat_tables([sample(), sample().slice(1, 1)])
     dataset = lake.read_dataset(uri, as_dataset=True)
@@ -124,6 +124,7 @@ def test_duckdb_scans_the_dataset(uri: str, condition: str) -> None:
     assert by_duckdb(dataset, condition) == by_duckdb(whole, condition)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_datafusion_scans_the_dataset(uri: str, condition: str) -> None:
     condition = condition.replace("TIMESTAMPTZ ", "TIMESTAMP ")
@@ -170,6 +171,7 @@ POLARS: dict[str, pl.Expr] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("pushed", [True, False])
 @pytest.mark.parametrize("negated", [True, False])
 @pytest.mark.parametrize("name", POLARS)

@@ -76,6 +76,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_what_decided_is_true_of_the_rows(dataset: lake.Dataset, condition: str) -> None:
     pruning = dataset.scan(condition).explain(details=True)
@@ -218,6 +219,7 @@ def number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("condition", [*CONDITIONS, None])
 def test_a_page_has_the_figures_of_explain(
     dataset: lake.Dataset, tmp_path: Path, condition: str | None

@@ -65,6 +65,7 @@ EXPRESSIONS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=str)
 def test_rows_are_those_that_arrow_keeps(uri: str, expression: pc.Expression) -> None:
     expected = ids(sample().filter(expression))

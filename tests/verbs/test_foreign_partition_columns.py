@@ -60,6 +60,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_the_catalogs_partition_value_wins_over_the_files(
     dataset: lake.Dataset, condition: str

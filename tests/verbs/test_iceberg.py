@@ -170,6 +170,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "condition"), [(name, one) for name, some in CONDITIONS.items() for one in some]
 )

@@ -102,7 +102,7 @@ ENGINES: dict[str, Callable[[lake.Scan], pa.Table]] = {
 @pytest.mark.parametrize("partition_by", [None, "name"])
 @pytest.mark.parametrize("writer", ["pyarrow", "duckdb"])
 @pytest.mark.parametrize("kind", INPUTS)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 def test_each_input_by_each_writer_is_the_same_rows_in_each_engine(
     kind: str, writer: str, partition_by: str | None, tmp_path: Path
 ) -> None:
@@ -161,6 +161,7 @@ def test_categories_of_polars_in_arrays_are_texts(tmp_path: Path) -> None:
     assert lake.read_dataset(tmp_path).to_pylist() == frame.to_dicts()
 
 
+@pytest.mark.sampled(6)
 @has_null_arrays
 @pytest.mark.parametrize("name", NESTED_NULLS)
 def test_nested_nulls_without_a_type_are_written(name: str, tmp_path: Path) -> None:

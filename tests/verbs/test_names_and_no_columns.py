@@ -32,6 +32,7 @@ def uses(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("name", ODD, ids=ascii)
 def test_an_odd_name_goes_through_every_engine(

@@ -214,6 +214,7 @@ def files_of(dataset: lake.Dataset) -> tuple[set[str], set[str]]:
     return known, disk
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(("catalog", "mine", "theirs"), sampled(CELLS), indirect=["catalog"])
 def test_a_change_of_rows_meets_another_commit(

@@ -819,6 +819,7 @@ WHILE_APPENDING: list[tuple[Change, dict[str, Any] | None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schema_merge", [False, True])
 @pytest.mark.parametrize(("change", "expected"), WHILE_APPENDING)
 @pytest.mark.parametrize("mode", ["append", "overwrite"])

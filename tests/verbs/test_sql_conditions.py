@@ -72,6 +72,7 @@ def ids(table: pa.Table) -> list[int]:
     return sorted(table.column("id").to_pylist())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "sql", "files"), CONDITIONS)
 def test_scans_find_the_rows_and_leave_files_out(uri: str, text: str, sql: str, files: int) -> None:
     wanted = expected(sql)
@@ -93,6 +94,7 @@ def test_engines_get_the_rows(uri: str, text: str, sql: str, files: int) -> None
     assert sorted(r[0] for r in scan.to_duckdb(connection).project("id").fetchall()) == wanted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "sql", "files"), CONDITIONS)
 def test_statements_change_the_rows(tmp_path: Path, text: str, sql: str, files: int) -> None:
     wanted = expected(sql)

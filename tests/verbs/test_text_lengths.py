@@ -91,6 +91,7 @@ DOORS: dict[str, Callable[[lake.Dataset, dict[str, Any]], None]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("door", DOORS)
 def test_texts_have_the_form_of_their_column(door: str, dataset: lake.Dataset) -> None:
     DOORS[door](dataset, ROW)

@@ -211,8 +211,12 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             self._translated(),
             suppress(InvalidOptionError),
             self._new_file() as part,
+            duckdb.connect(part, config=SETTINGS) as raw,
         ):
-            duckdb.connect(part, config=SETTINGS).close()
+            raw.execute("BEGIN")
+            _make_tables(raw, first_id=1)
+            raw.execute("COMMIT")
+            raw.execute("CHECKPOINT")  # only the file gets its name, and no journal
         if not os.path.exists(self.path):
             raise self._unavailable(f"it is missing, and its log {self.path}.wal is there")
 
@@ -274,9 +278,7 @@ class DuckDBCatalog(FileCatalog[_Connection]):
             connection = _Connection(raw, os.path.realpath(part))
             try:
                 raw.execute("BEGIN")
-                raw.execute(f"{_MADE_FIRST} START WITH {max(ids.values()) + 1}")
-                for statement in migrations.steps(0):
-                    raw.execute(_without_foreign_keys(statement))
+                _make_tables(raw, first_id=max(ids.values()) + 1)
                 work(self._session(connection))
                 raw.execute("COMMIT")
                 raw.execute("CHECKPOINT")
@@ -415,6 +417,12 @@ class _DuckDBSession(OpenSession[_Connection]):
                 raw.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM plake_incoming")
             finally:
                 raw.unregister("plake_incoming")
+
+
+def _make_tables(raw: duckdb.DuckDBPyConnection, first_id: int) -> None:
+    raw.execute(f"{_MADE_FIRST} START WITH {first_id}")
+    for statement in migrations.steps(0):
+        raw.execute(_without_foreign_keys(statement))
 
 
 def _without_foreign_keys(statement: str) -> str:
