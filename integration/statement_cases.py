@@ -948,6 +948,140 @@ ERRORS = (
     ),
 )
 
+FOUR: Rows = [*ABC, (4, "d")]
+MORE = "INSERT INTO {t} VALUES (4, 'd')"
+
+
+def shown(statement: str, *columns: str) -> Step:
+    """Columns of the first row that a statement gives."""
+
+    def step(spark: Any, names: Mapping[str, str]) -> Any:
+        return spark.sql(statement.format(**names)).select(*columns).limit(1)
+
+    return step
+
+
+def folder_of(kind: str) -> Step:
+    """A folder of Parquet files, or a table of Delta."""
+
+    def step(spark: Any, names: Mapping[str, str]) -> None:
+        if kind == "parquet":
+            frame(spark, ABC).coalesce(1).write.parquet(names["path"])
+            return
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        ids, groups = zip(*ABC)
+        write_deltalake(names["path"], pa.table({"id": pa.array(ids, pa.int32()), "g": groups}))
+
+    return step
+
+
+CHECKED = (TABLE, "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id > 0)")
+OF_DELTA = (
+    Case("VACUUM … RETAIN", (TABLE,), "VACUUM {t} RETAIN 168 HOURS", ABC, ALL),
+    Case(
+        "VACUUM … RETAIN, too short",
+        (TABLE,),
+        "VACUUM {t} RETAIN 0.5 HOURS",
+        None,
+        refused={"": "allow_short_retention"},
+    ),
+    Case("VACUUM … DRY RUN", (TABLE,), "VACUUM {t} DRY RUN", ABC, ALL),
+    Case("OPTIMIZE", (TABLE, MORE), "OPTIMIZE {t}", FOUR, ALL),
+    Case("OPTIMIZE … WHERE", (PARTED, MORE), "OPTIMIZE {t} WHERE g = 'd'", FOUR, ALL),
+    Case("OPTIMIZE … ZORDER BY", (TABLE, MORE), "OPTIMIZE {t} ZORDER BY (id, g)", FOUR, ALL),
+    Case(
+        "DESCRIBE HISTORY",
+        (TABLE, MORE),
+        shown("DESCRIBE HISTORY {t} LIMIT 1", "version", "operation"),
+        [(2, "WRITE")],
+    ),
+    Case(
+        "OPTIMIZE … WHERE … ZORDER BY",
+        (PARTED, MORE),
+        "OPTIMIZE {t} WHERE g = 'd' ZORDER BY (id)",
+        FOUR,
+        ALL,
+    ),
+    Case("OPTIMIZE, a path in quotes", (PATH,), "OPTIMIZE '{path}'", ABC, "SELECT * FROM {p}"),
+    Case(
+        "OPTIMIZE, in spark_catalog",
+        (TABLE.replace("{t}", "{s} USING plake"),),
+        "OPTIMIZE {s}",
+        ABC,
+        "SELECT * FROM {s}",
+    ),
+    Case("DESCRIBE DETAIL", (TABLE, MORE), shown("DESCRIBE DETAIL {t}", "numRows"), [(4,)]),
+    Case("RESTORE TABLE", (TABLE, MORE), "RESTORE TABLE {t} TO VERSION AS OF 1", ABC, ALL),
+    Case(
+        "REORG TABLE",
+        (TABLE, "DELETE FROM {t} WHERE id = 1"),
+        "REORG TABLE {t} APPLY (PURGE)",
+        ABC[1:],
+        ALL,
+    ),
+    *(
+        Case(
+            f"CONVERT TO PLAKE {kind}.",
+            (folder_of(kind),),
+            f"CONVERT TO PLAKE {kind}.`{{path}}`",
+            ABC,
+            "SELECT id, g FROM {p}",
+        )
+        for kind in ("parquet", "delta")
+    ),
+    *(
+        Case(
+            f"{kind} CLONE",
+            (TABLE, MORE),
+            f"CREATE TABLE {{t}}_clone {kind} CLONE {{t}} VERSION AS OF 1",
+            ABC,
+            "SELECT * FROM {t}_clone",
+        )
+        for kind in ("SHALLOW", "DEEP")
+    ),
+    *(
+        Case(
+            f"ALTER TABLE … CREATE {kind}",
+            (TABLE, f"ALTER TABLE {{t}} CREATE {kind} kept", MORE),
+            f"SELECT id, g FROM {read}",
+            ABC,
+        )
+        for kind, read in (("TAG", "{t} VERSION AS OF 'kept'"), ("BRANCH", "{t}.branch_kept"))
+    ),
+    *(
+        Case(
+            f"ALTER TABLE … DROP {kind}",
+            (TABLE, f"ALTER TABLE {{t}} CREATE {kind} kept"),
+            f"ALTER TABLE {{t}} DROP {kind} kept",
+            [],
+            "SELECT name FROM {t}.refs WHERE name = 'kept'",
+        )
+        for kind in ("TAG", "BRANCH")
+    ),
+    Case(
+        "ALTER TABLE … CLUSTER BY",
+        (TABLE, "ALTER TABLE {t} CLUSTER BY (g)"),
+        shown("DESCRIBE DETAIL {t}", "clusteringColumns"),
+        [(["g"],)],
+    ),
+    Case(
+        "ALTER TABLE … ADD CONSTRAINT … CHECK",
+        CHECKED,
+        "INSERT INTO {t} VALUES (0, 'z')",
+        None,
+        refused={"": "positive"},
+    ),
+    Case(
+        "ALTER TABLE … DROP CONSTRAINT",
+        (*CHECKED, "ALTER TABLE {t} DROP CONSTRAINT positive"),
+        "INSERT INTO {t} VALUES (0, 'z')",
+        [*ABC, (0, "z")],
+        ALL,
+    ),
+)
+
 GROUPS: Mapping[str, tuple[Case, ...]] = {
     "Statements": STATEMENTS,
     "DataFrames": FRAMES,
@@ -955,5 +1089,6 @@ GROUPS: Mapping[str, tuple[Case, ...]] = {
     "Spark's session catalog": SESSION,
     "Metadata tables": METADATA,
     "Procedures, tags and branches": CALLS,
+    "Statements of Delta and Iceberg": OF_DELTA,
     "Errors": ERRORS,
 }

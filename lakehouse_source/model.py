@@ -188,6 +188,7 @@ class CompactionResult:
     files_added: Annotated[int, "files with these rows"] = 0
     bytes_removed: Annotated[int, "bytes of the files that were removed"] = 0
     bytes_added: Annotated[int, "bytes that were written"] = 0
+    groups: Annotated[int, "groups of files that were rewritten, each of one partition"] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,22 +192,29 @@ class Maintenance(OpenDataset):
         """Do what Delta's OPTIMIZE does: `cluster()` with clustering columns, else `compact()`.
 
         Args:
-            where: as in `compact()`.
+            where: only the partitions of this condition, which names partition columns.
+                `compact()` takes other conditions too.
             full: as in `cluster()`.
             zorder_by: the clustering columns, by which all files are sorted then. They stay the
                 columns of the dataset (`cluster_by`): later calls sort by them what overlaps.
 
         Raises:
             CommitConflictError: another commit changed the same files.
-            InvalidOptionError: the dataset is clustered by other columns; or `where` is given for a
-                clustered one, or `full` for another one.
+            InvalidOptionError: the dataset is clustered by other columns; `where` names a column
+                that is no partition column, `zorder_by` one that is; or `full` is given for a
+                dataset without clustering columns.
 
         >>> dataset.optimize(zorder_by=["miles"]).files_removed
         3
         """
         with self._address.open() as catalog:
             sort = clustering(catalog, self._address, where, full=full, zorder_by=zorder_by)
-        return self.compact(where) if sort is None else self.cluster(full=sort)
+            if sort is not None:
+                done = cluster(catalog, self._address, PredicateSet.of(where), full=sort)
+        if sort is None:
+            return self.compact(where)
+        self._committed()
+        return done
 
     def maintain(
         self,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from lakehouse_source.operations.entry import VERSION, Call, Rows, Table, operation
+from lakehouse_source.operations.entry import Call, Rows, Table, operation
 from lakehouse_source.result_tables import HEALTH, Column, Type
 
 if TYPE_CHECKING:
@@ -28,13 +28,7 @@ def cluster(
     return table.dataset().cluster(**table.arguments)
 
 
-@operation(
-    VERSION,
-    Column("files_removed", Type.LONG, "small files"),
-    Column("files_added", Type.LONG, "large files"),
-    Column("bytes_removed", Type.LONG, "bytes of the small files"),
-    Column("bytes_added", Type.LONG, "bytes of the large files"),
-)
+@operation("model.CompactionResult")
 def compact(
     table: Table,
     where: Annotated[str | None, "only files that may hold a row of this condition"] = None,
@@ -127,7 +121,7 @@ def maintain(
 @operation("model.CompactionResult")
 def optimize(
     table: Table,
-    where: Annotated[str | None, "only files that may hold a row of this condition"] = None,
+    where: Annotated[str | None, "only the partitions of this condition"] = None,
     full: Annotated[bool, "sort all files again"] = False,
     zorder_by: Annotated[
         list[str] | None, "the clustering columns; a table that has none gets these"

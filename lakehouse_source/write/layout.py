@@ -60,6 +60,10 @@ from lakehouse_source.write.rows import heartbeat_of, with_heartbeat
 # together. The factor is above 1, so that two files of about the same size are taken.
 REPEATED_SHARE = 1.25
 
+# In the metadata of the commit: the columns of the condition that chose the files.
+WHERE = "where"
+EVERYTHING = PredicateSet.of(None)
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -134,7 +138,8 @@ def compact(
     except BaseException as failure:
         abort(catalog, staged, (), failure=failure)  # `_write` deleted the files
         raise
-    return commit_compaction(catalog, staged, files, work.files, work.row_groups)
+    count = len(work.groups)
+    return commit_compaction(catalog, staged, files, work.files, work.row_groups, count)
 
 
 def check_max_concurrent(count: int) -> None:
@@ -182,7 +187,14 @@ def begin_compaction(
         )
     if not work.groups:
         return None, work
+    options = replace(options, commit_metadata=_chosen_by(where, snapshot))
     return begin_rewrite(catalog, address, snapshot, options), work
+
+
+def _chosen_by(where: PredicateSet, snapshot: Snapshot) -> dict[str, list[str]]:
+    """What the history keeps of a condition that chose files: its columns, and no value."""
+    columns = where.bind(snapshot.schema).columns
+    return {WHERE: list(columns)} if columns else {}
 
 
 def commit_compaction(
@@ -191,10 +203,12 @@ def commit_compaction(
     files: Sequence[FileMetadata],
     replaced: Sequence[FileRecord],
     row_groups: Mapping[int, int],
+    groups: int = 1,
 ) -> CompactionResult:
     """Commit the files that a compaction wrote.
 
-    `row_groups` has the number of row groups of each replaced file, by file id.
+    `row_groups` has the number of row groups of each replaced file, by file id. `groups`: in how
+    many groups the files were rewritten.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or rows of one.
@@ -207,6 +221,7 @@ def commit_compaction(
         files_added=len(files),
         bytes_removed=sum(file.size_bytes for file in replaced),
         bytes_added=sum(file.file_size_bytes for file in files),
+        groups=groups,
     )
 
 
@@ -383,6 +398,7 @@ _TRIES = 5
 def cluster(
     catalog: Catalog,
     address: Address,
+    where: PredicateSet = EVERYTHING,
     *,
     max_bytes: int | None = None,
     full: bool = False,
@@ -391,6 +407,7 @@ def cluster(
     """Sort files that overlap, piece by piece; return what all the commits did together.
 
     Args:
+        where: only partitions that may hold a row of this condition on partition columns.
         max_bytes: begin no piece that would bring the bytes of the rewritten files above this.
         full: sort all files of each partition, whether they overlap or not.
         dry_run: only tell what the first look would rewrite.
@@ -404,7 +421,8 @@ def cluster(
     full, dry_run = flag("full", full), flag("dry_run", dry_run)
     done, tries = CompactionResult(0), 0
     while True:
-        found = look(catalog, address, full=full, max_bytes=max_bytes, before=done.bytes_removed)
+        before = done.bytes_removed
+        found = look(catalog, address, where, full=full, max_bytes=max_bytes, before=before)
         done = replace(done, version=found.version)
         if dry_run:
             return replace(
@@ -414,7 +432,8 @@ def cluster(
             )
         for piece in found.pieces:
             try:
-                done = together(done, sort_piece(catalog, address, found.columns, piece))
+                sorted_ = sort_piece(catalog, address, found.columns, piece, where=where)
+                done = together(done, sorted_)
                 tries = 0
             except CommitConflictError:
                 tries += 1
@@ -446,7 +465,13 @@ class Look:
 
 
 def look(
-    catalog: Catalog, address: Address, *, full: bool, max_bytes: int | None, before: int = 0
+    catalog: Catalog,
+    address: Address,
+    where: PredicateSet = EVERYTHING,
+    *,
+    full: bool,
+    max_bytes: int | None,
+    before: int = 0,
 ) -> Look:
     """The pieces of the newest version, as far as `max_bytes` allows after `before` bytes.
 
@@ -458,6 +483,10 @@ def look(
         snapshot = address.snapshot(catalog, reader)
         columns = clustering_columns(snapshot)
         pieces = find_pieces(reader, snapshot, columns, full=full)
+        bound = where.bind(snapshot.schema)
+        if not bound.always_true:
+            chosen = {one.file.id for one in candidates(reader, snapshot, bound)}
+            pieces = [piece for piece in pieces if not chosen.isdisjoint(piece.file_ids)]
     return Look(snapshot.version, tuple(columns), tuple(_within(pieces, max_bytes, before)))
 
 
@@ -482,6 +511,7 @@ def together(done: CompactionResult, more: CompactionResult) -> CompactionResult
         done.files_added + more.files_added,
         done.bytes_removed + more.bytes_removed,
         done.bytes_added + more.bytes_added,
+        done.groups + more.groups,
     )
 
 
@@ -496,9 +526,13 @@ class BegunPiece:
 
 
 def begin_piece(
-    catalog: Catalog, address: Address, columns: Sequence[Leaf], piece: Piece
+    catalog: Catalog,
+    address: Address,
+    columns: Sequence[Leaf],
+    piece: Piece,
+    where: PredicateSet = EVERYTHING,
 ) -> BegunPiece:
-    """Register the write of a piece.
+    """Register the write of a piece; `where` chose it.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or changed the columns.
@@ -510,7 +544,7 @@ def begin_piece(
         files, vectors, row_groups = _files(reader, snapshot, piece)
     options = WriteOptions(
         row_change=Change.REWRITE,
-        commit_metadata={CLUSTERED: [leaf.id for leaf in columns]},
+        commit_metadata={CLUSTERED: [leaf.id for leaf in columns], **_chosen_by(where, snapshot)},
     )
     staged = begin_rewrite(catalog, address, snapshot, options)
     copy = copy_of(staged.spec, snapshot, [(file, vectors.get(file.id)) for file in files])
@@ -523,13 +557,14 @@ def sort_piece(
     columns: Sequence[Leaf],
     piece: Piece,
     check: Callable[[], object] = int,
+    where: PredicateSet = EVERYTHING,
 ) -> CompactionResult:
     """Rewrite the rows of a piece, in their order, and commit them; `check` is as in `compact`.
 
     Raises:
         CommitConflictError: another commit removed one of the files, or rows of one.
     """
-    begun = begin_piece(catalog, address, columns, piece)
+    begun = begin_piece(catalog, address, columns, piece, where)
     staged = begun.staged
     try:
         watch = partial(with_heartbeat, beat=heartbeat_of(catalog, staged), check=check)

@@ -281,7 +281,7 @@ def test_a_condition_may_have_functions_of_python_and_subqueries(
     target.delete(odd("id"))
     statements = ["DELETE FROM t WHERE id = 3", "DELETE FROM t WHERE id % 2 = 1"]
     assert shown(identities(path).values()) == shown(oracle(statements))
-    assert [row.operation for row in target.history(2).collect()] == ["delete", "delete"]
+    assert [row.operation for row in target.history(2).collect()] == ["DELETE", "DELETE"]
 
 
 def test_options_of_its_statements(spark_planner: SparkSession, tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_tables_are_found_by_path_and_name(spark_catalog: SparkSession, tmp_path
             assert table.toDF().count() == 0
             assert table.detail().first().format == "plake"
             assert table.vacuum(1000).columns[0] == "action"
-        assert PlakeTable.forPath(spark_catalog, str(path)).history(1).first().operation == "delete"
+        assert PlakeTable.forPath(spark_catalog, str(path)).history(1).first().operation == "DELETE"
         names = ("`theirs`", "`shown`", "`none`", "plake.default.none", "plake.no.none", "no.none")
         names += ("x.y.z",)  # raised Spark's error about namespaces of spark_catalog
         for name in (*names, str(tmp_path / "no")):
@@ -416,11 +416,36 @@ def test_tables_are_found_by_path_and_name(spark_catalog: SparkSession, tmp_path
         with pytest.raises(AnalysisException, match="PLAKE_DATASET_NOT_FOUND"):
             PlakeTable.forPath(spark_catalog, str(tmp_path / "no"))
         with pytest.raises(lake.InvalidOptionError, match=r"storage\.NAME"):
-            PlakeTable.forPath(spark_catalog, str(path), {"fs.s3a.access.key": "x"})
+            PlakeTable.forPath(spark_catalog, "s3://b/t", {"fs.s3a.access.key": "x"})
+        options = {"fs.s3a.access.key": "x"}  # of stores: a local folder has none
+        assert PlakeTable.forPath(spark_catalog, str(path), options).toDF().count() == 0
     finally:
         for name in ("spark_catalog.default.ours", "spark_catalog.default.theirs"):
             sql(f"DROP TABLE IF EXISTS {name}")
         sql("DROP VIEW IF EXISTS shown")
+
+
+def test_a_table_of_spark_catalog_has_a_catalog_of_its_own(
+    spark_catalog: SparkSession, tmp_path: Path
+) -> None:
+    sql, url = spark_catalog.sql, f"sqlite:///{tmp_path}/own.db"
+    rows = lake.write_dataset({"id": [1, 2]}, tmp_path / "t", catalog=url)
+    sql(f"CREATE TABLE own USING plake OPTIONS (catalog '{url}') LOCATION '{tmp_path}/t'")
+    try:
+        table = PlakeTable.forName(spark_catalog, "own").alias("t")
+        source = spark_catalog.range(2, 4).alias("s")
+        merge = table.merge(source, "t.id = s.id").whenMatchedDelete().whenNotMatchedInsertAll()
+        assert merge.execute().first() == (2, 0, 1, 1)
+        assert [row.version for row in table.history().collect()] == [2, 1]
+        table.restoreToVersion(rows.version)
+        assert sorted(row.id for row in table.toDF().collect()) == [1, 2]
+        for name in ("own", "default.own", "spark_catalog.default.own"):
+            assert sql(f"DESCRIBE DETAIL {name}").first().version == 3
+            assert sql(f"OPTIMIZE {name}").first().version == 3
+        sql("ALTER TABLE own CREATE TAG kept")
+        assert "kept" in lake.open_dataset(tmp_path / "t", catalog=url).tags()
+    finally:
+        sql("DROP TABLE own")
 
 
 @pytest.mark.long

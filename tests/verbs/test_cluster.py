@@ -97,6 +97,27 @@ def test_clustering_changes_no_row(
     assert rows_of(dataset).equals(before)
 
 
+def test_optimize_leaves_other_partitions_alone(tmp_path: Path) -> None:
+    appended(tmp_path / "d", 3, rows=50, partition_by="part")
+    dataset = lake.open_dataset(tmp_path / "d")
+    before = rows_of(dataset)
+
+    def paths() -> set[str]:
+        files = dataset.inspect.files().to_pylist()
+        return {one["file_path"] for one in files if dict(one["partitions"]) != {"part": "1"}}
+
+    others = paths()
+    done = dataset.optimize("part = 1", zorder_by=["a"])
+    assert (done.groups, done.files_added, paths()) == (1, 1, others)
+    assert dataset.history()[0].metadata["where"] == ["part"]
+    assert rows_of(dataset).equals(before)
+    assert dataset.optimize("part IN (0, 1)", full=True).groups == 2
+    with pytest.raises(lake.InvalidOptionError, match="non-partition column 'a'"):
+        dataset.optimize("a = 1")
+    with pytest.raises(lake.InvalidOptionError, match="part is a partition column"):
+        dataset.optimize(zorder_by=["Part"])
+
+
 def test_files_of_one_column_do_not_overlap_after_a_full_run(tmp_path: Path) -> None:
     appended(tmp_path / "d", 8, cluster_by=["a"])
     dataset = lake.open_dataset(tmp_path / "d")

@@ -383,6 +383,7 @@ OUTSIDE: dict[str, Callable[[Path], str]] = {
     "other store": lambda folder: f"s3://key:{SECRET}@bucket/1.parquet",
     "other scheme": lambda folder: f"https://user:{SECRET}@host/1.parquet?token={SECRET}",
     "neighbour": lambda folder: str(folder) + "-2/1.parquet",
+    "reads as a scheme": lambda folder: "a:b.parquet",
     "NUL": lambda folder: "a%00b.parquet",
     "nothing": lambda folder: "",
     "the folder": lambda folder: folder.as_uri(),

@@ -169,6 +169,7 @@ def commit_parts(
         restored((file for part in parts for file in part.files), parts[0].schema),
         [file for part in parts for file in part.replaced],
         {id: count for part in parts for id, count in part.row_groups.items()},
+        len(parts),
     )
 
 
@@ -211,10 +212,11 @@ class ClusterReader(CompactionReader):
         tasks: list[InputPartition] = []
         with address.open() as catalog:
             full = self.arguments.get("full", False)
-            found = look(catalog, address, full=full, max_bytes=most)
+            where = PredicateSet.of(self.arguments.get("where"))
+            found = look(catalog, address, where, full=full, max_bytes=most)
             for piece in found.pieces:
                 with suppress(CommitConflictError):
-                    begun = begin_piece(catalog, address, found.columns, piece)
+                    begun = begin_piece(catalog, address, found.columns, piece, where)
                     copies = ((begun.copy, begun.files),)
                     tasks.append(CompactionPartition(begun.staged, copies, begun.row_groups))
         return tasks
@@ -243,4 +245,5 @@ def commit_pieces(
             given["max_bytes"] -= done.bytes_removed
             if given["max_bytes"] < 1:
                 return done
-        return together(done, cluster(catalog, address, **given))
+        where = PredicateSet.of(given.pop("where", None))
+        return together(done, cluster(catalog, address, where, **given))

@@ -31,6 +31,7 @@ from lakehouse_source.spark.writing.statements import (
     Target,
     merge,
 )
+from lakehouse_source.storage import canonical_uri, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -104,23 +105,24 @@ class PlakeTable:
     ) -> PlakeTable:
         """A table by its folder or URI.
 
-        `catalog` and `options` are those of `open`. `hadoopConf` has to be empty: plake opens
-        stores without Hadoop, by the options `storage.NAME`.
+        `catalog` and `options` are those of `open`. `hadoopConf` has no meaning for a local folder,
+        and is refused for others: plake opens stores by the options `storage.NAME`.
 
         Raises:
-            InvalidOptionError: the session has no planner extension, or `hadoopConf` has options.
+            InvalidOptionError: the session has no planner extension, or `hadoopConf` is given for
+                a store.
 
         >>> lake.spark.PlakeTable.forPath(spark, "/data/flights").toDF().count()
         4
         """
-        if hadoopConf:
+        _check(path, str, "path", "a string")
+        if hadoopConf and local_path(canonical_uri(path)) is None:
             raise InvalidOptionError(
                 option="hadoopConf",
                 value=next(iter(hadoopConf)),
                 reason="is of Hadoop, by which plake opens no store: give storage.NAME=... "
                 "(docs/catalogs.md).",
             )
-        _check(path, str, "path", "a string")
         storage, others = split_options(options)
         name = path_name(sparkSession, path, catalog, storage)
         return cls(target_of(sparkSession, name, others, None))
@@ -297,7 +299,7 @@ class PlakeTable:
         """The commits, newest first: `DESCRIBE HISTORY`.
 
         >>> lake.spark.PlakeTable.forPath(spark, "/data/flights").history(1).first().operation
-        'append'
+        'WRITE'
         """
         if limit is not None:
             _check(limit, int, "limit", "an int")
@@ -422,8 +424,10 @@ class PlakeTable:
         _check(properties or {}, Mapping, "properties", "a dict")
         spark = self._target.spark
         if is_path(target):  # in the catalog of this table
+            name = path_name(spark, target)
             source = split_name(self._target.metadata)[0]
-            name = f"{quoted(source)}.{quoted(target if '/' in target else f'./{target}')}"
+            if source != "spark_catalog":  # its tables have the catalog of paths
+                name = f"{quoted(source)}.{quoted(split_name(name)[1])}"
         else:
             name = requoted(spark, target)
         pairs = []

@@ -67,7 +67,7 @@ def _optimized(
         sort = clustering(catalog, address, where, full=full, zorder_by=columns)
     if sort is None:
         return CompactionReader, {"where": where}
-    return ClusterReader, {"full": sort}
+    return ClusterReader, {"full": sort, "where": where}
 
 
 def _optimize(place: Place, arguments: Mapping[str, Any]) -> DataSourceReader:

@@ -88,7 +88,8 @@ class PlakeTableBuilder(Generic[T]):
 
         >>> builder = lake.spark.PlakeTable.create(spark).addColumn("id", "INT", comment="key")
         """
-        from pyspark.sql.types import DataType
+        from pyspark.errors import UnsupportedOperationException
+        from pyspark.sql.types import DataType, LongType
 
         _text(colName, "Column name must be str.")
         if not isinstance(dataType, (str, DataType)):
@@ -99,6 +100,11 @@ class PlakeTableBuilder(Generic[T]):
         if comment is not None:
             _text(comment, "Column comment must be str.")
         type_ = DataType.fromDDL(dataType) if isinstance(dataType, str) else dataType
+        if " AS IDENTITY" in generated and not isinstance(type_, LongType):
+            raise UnsupportedOperationException(
+                f"Column {colName} is an identity column of type {type_.simpleString()}: it has to "
+                "be BIGINT."
+            )
         self._columns.append(self._member(colName, type_, " ", nullable, comment, generated))
         return self
 
@@ -227,7 +233,7 @@ class PlakeOptimizeBuilder:
     _where: str = ""
 
     def where(self, partitionFilter: str) -> PlakeOptimizeBuilder:
-        """Only files whose partition values satisfy this.
+        """Only partitions whose values satisfy this.
 
         >>> table = lake.spark.PlakeTable.forPath(spark, "/data/flights")
         >>> optimize = table.optimize().where("month = 1")
@@ -252,15 +258,21 @@ class PlakeOptimizeBuilder:
         True
         """
         columns = _names(cols, "Z-order column must be str.")
-        return self._execute(f" ZORDER BY ({', '.join(map(_reference, columns))})")
+        # All files are sorted, a group for each partition: Delta's strategy "all".
+        return self._execute(
+            f" ZORDER BY ({', '.join(map(_reference, columns))})",
+            "files_removed AS totalConsideredFiles, 0L AS totalFilesSkipped, "
+            "named_struct('strategyName', 'all', 'numOutputCubes', groups) AS zOrderStats",
+        )
 
-    def _execute(self, order: str) -> DataFrame:
+    def _execute(self, order: str, *more: str) -> DataFrame:
         from pyspark.sql import functions as F
 
         done = self._target.spark.sql(f"OPTIMIZE {self._target.metadata}{self._where}{order}")
-        by_delta = {"numFilesAdded": "files_added", "numFilesRemoved": "files_removed"}
-        told = F.struct(*(F.col(ours).alias(theirs) for theirs, ours in by_delta.items()))
-        frame: DataFrame = done.withColumn("metrics", told)
+        counts = ("files_added AS numFilesAdded", "files_removed AS numFilesRemoved")
+        told = (*counts, "groups AS partitionsOptimized", *more)
+        metrics = F.expr(f"struct({', '.join(told)})")
+        frame: DataFrame = done.withColumn("metrics", metrics)
         return frame
 
 

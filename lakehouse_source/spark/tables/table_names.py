@@ -134,12 +134,11 @@ def target_of(spark: Any, name: str, options: Mapping[str, Any], alias: str | No
         catalog, *rest = (facts["Catalog"], *namespace, facts["Table"])
     else:  # Spark 4.1 and 4.2
         catalog, *rest = split_name(facts["Name"])
+    whole = ".".join(map(quoted, (catalog, *rest)))
     if spark.conf.get(_CATALOGS + catalog, None) in _CLASSES:
-        name = metadata = ".".join(map(quoted, (catalog, *rest)))
-    else:  # a name of `spark_catalog`, which has no procedures
-        metadata = path_name(spark, facts["Location"])
+        name = whole
     given = {key: str(value) for key, value in options.items()}
-    return Target(spark, name, metadata, alias, given)
+    return Target(spark, name, whole, alias, given)
 
 
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any]]:

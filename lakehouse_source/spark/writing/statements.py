@@ -65,14 +65,14 @@ class Target:
 
     def counts(self, statement: str) -> DataFrame:
         """The rows that a statement changed, as the history tells; it is asked when it is used."""
+        from pyspark.sql import functions as F
+
         kinds = ("updated", "deleted", "inserted")
-        counted = [f"coalesce(sum(rows_{kind}), 0L) AS num_{kind}_rows" for kind in kinds]
-        query = (
-            f"SELECT num_updated_rows + num_deleted_rows + num_inserted_rows AS num_affected_rows, "
-            f"* FROM (SELECT {', '.join(counted)} FROM {self.metadata}.history "
-            f"WHERE committer['{Statement.ID}'] = '{statement}')"
-        )
-        frame: DataFrame = self.spark.sql(query)
+        counted = [F.expr(f"coalesce(sum(rows_{kind}), 0L) AS num_{kind}_rows") for kind in kinds]
+        history = self.spark.sql(f"DESCRIBE HISTORY {self.metadata}")
+        mine = history.where(F.col("committer")[Statement.ID] == statement).agg(*counted)
+        affected = "num_updated_rows + num_deleted_rows + num_inserted_rows AS num_affected_rows"
+        frame: DataFrame = mine.selectExpr(affected, "*")
         return frame
 
 

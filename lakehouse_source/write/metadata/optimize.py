@@ -8,6 +8,7 @@ from typing import Any
 from lakehouse_source.arguments import column_names, flag
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.read.address import Address
 from lakehouse_source.write.metadata.set_properties import set_properties
 
@@ -28,6 +29,22 @@ def clustering(
         snapshot = address.snapshot(catalog, reader)
     own = snapshot.dataset.properties.layout.cluster_by
     wanted = column_names("zorder_by", zorder_by)
+    partitions = snapshot.partition_by
+    for name in wanted or ():
+        if name.casefold() in map(str.casefold, partitions):
+            raise InvalidOptionError(
+                option="zorder_by",
+                reason=f"{name} is a partition column. Z-Ordering can only be performed on data "
+                "columns: the files of a partition have one value of it.",
+            )
+    for name in PredicateSet.of(where).bind(snapshot.schema).columns:
+        if name not in partitions:
+            raise InvalidOptionError(
+                option="where",
+                reason=f"Predicate references non-partition column '{name}'. Only the partition "
+                f"columns may be referenced: [{', '.join(partitions)}]. compact(where) takes "
+                "other conditions too.",
+            )
     if own and wanted and [one.casefold() for one in wanted] != [one.casefold() for one in own]:
         raise InvalidOptionError(
             option="zorder_by",
@@ -35,12 +52,6 @@ def clustering(
             reason=f"are not the clustering columns of {snapshot.uri}, which are {', '.join(own)}. "
             "Change those first: ALTER TABLE … CLUSTER BY (…), or "
             "dataset.set_properties(cluster_by=[…]).",
-        )
-    if (own or wanted) and where is not None:
-        raise InvalidOptionError(
-            option="where",
-            reason="chooses files to compact. This dataset is clustered, and clustering finds the "
-            "files that overlap by itself: leave it out.",
         )
     if flag("full", full) and not (own or wanted):
         raise InvalidOptionError(

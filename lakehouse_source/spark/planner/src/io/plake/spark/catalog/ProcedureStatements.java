@@ -12,19 +12,20 @@ import java.math.BigDecimal;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
-import org.antlr.v4.runtime.CharStreams;
-import org.antlr.v4.runtime.Token;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
-import org.apache.spark.sql.catalyst.parser.SqlBaseLexer;
-import org.apache.spark.sql.catalyst.parser.UpperCaseCharStream;
 import org.apache.spark.sql.internal.SQLConf;
-import scala.jdk.javaapi.CollectionConverters;
+import scala.Option;
 
 /**
  * Statements that users of Delta and Iceberg type, as what plake has for them: {@code VACUUM t} is
@@ -42,16 +43,14 @@ public final class ProcedureStatements implements InvocationHandler {
 
   private static final Pattern PLAIN = Pattern.compile("[A-Za-z_][A-Za-z0-9_]*");
   private static final Pattern INTEGER = Pattern.compile("[0-9]{1,18}");
+  private static final Pattern VERSION = Pattern.compile("[0-9]{1,18}|'[0-9]{1,18}'");
+  private static final Pattern QUOTED = Pattern.compile("'.*'|\".*\"", Pattern.DOTALL);
   private static final Pattern NUMBER = Pattern.compile("[0-9]{1,12}(?:\\.[0-9]{1,6})?");
 
-  /** The columns of {@code DESCRIBE DETAIL}, by Delta's names. */
-  private static final String DETAIL = "'plake' AS format, properties['comment'] AS description, location,"
-      + " created_at AS createdAt,"
-      + " last_modified AS lastModified, partition_columns AS partitionColumns,"
-      + " clustering_columns AS clusteringColumns, num_files AS numFiles, size_bytes AS sizeInBytes,"
-      + " properties, version, num_rows AS numRows";
-
   private static final BigDecimal SECONDS_OF_HOUR = new BigDecimal(3600);
+  /** By which users of Delta allow a short retention. */
+  private static final String CHECKS_RETENTION =
+      "spark.databricks.delta.retentionDurationCheck.enabled";
   private static final Set<String> FORMATS = Set.of("parquet", "delta");
   private static final Set<String> QUOTES = Set.of("'", "\"");
 
@@ -88,7 +87,7 @@ public final class ProcedureStatements implements InvocationHandler {
   private String translated(String text) {
     String found;
     try {
-      found = statement(new Words(text));
+      found = statement(new StatementWords(text));
     } catch (ParseException e) { // of a name
       found = null;
     }
@@ -96,7 +95,7 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   /** What a statement becomes; null: it is none of these. */
-  private String statement(Words words) throws ParseException {
+  private String statement(StatementWords words) throws ParseException {
     if (words.take("VACUUM")) {
       return vacuum(words);
     } else if (words.take("OPTIMIZE")) {
@@ -104,17 +103,15 @@ public final class ProcedureStatements implements InvocationHandler {
     } else if (words.take("DESCRIBE", "HISTORY") || words.take("DESC", "HISTORY")) {
       return history(words);
     } else if (words.take("DESCRIBE", "DETAIL") || words.take("DESC", "DETAIL")) {
-      Subject table = subject(words);
+      Subject table = subjectOrPath(words);
       return table == null || !words.isDone() ? null
-          : "SELECT " + DETAIL + " FROM " + table.metadata("detail");
+          : "SELECT " + DeltaAnswers.DETAIL + " FROM " + table.metadata("detail");
     } else if (words.take("RESTORE")) {
       return restore(words);
     } else if (words.take("CONVERT", "TO", Relations.SOURCE)) {
       return convert(words);
     } else if (words.take("REORG", "TABLE")) {
-      Subject table = subject(words);
-      return table == null || !words.take("APPLY", "(", "PURGE", ")") || !words.isDone() ? null
-          : table.call("compact", "rewrite_deleted => true");
+      return purge(words);
     } else if (words.take("CREATE")) {
       return clone(words);
     } else if (words.take("ALTER", "TABLE")) {
@@ -130,8 +127,11 @@ public final class ProcedureStatements implements InvocationHandler {
     return null;
   }
 
-  private String vacuum(Words words) throws ParseException {
-    Subject table = subject(words);
+  private String vacuum(StatementWords words) throws ParseException {
+    Subject table = subjectOrPath(words);
+    if (!words.take("FULL")) {
+      words.take("LITE"); // there is one way to look for files
+    }
     String retention = "";
     if (words.take("RETAIN")) {
       String hours = words.taken(NUMBER);
@@ -142,19 +142,18 @@ public final class ProcedureStatements implements InvocationHandler {
           + new BigDecimal(hours).multiply(SECONDS_OF_HOUR).toPlainString() + "D";
     }
     String dryRun = words.take("DRY", "RUN") ? "dry_run => true" : "";
-    return table == null || !words.isDone() ? null : table.call("vacuum", retention, dryRun);
+    String isShort = SQLConf.get().getConfString(CHECKS_RETENTION, "true").equalsIgnoreCase("false")
+        ? "allow_short_retention => true" : "";
+    return table == null || !words.isDone() ? null
+        : table.call("vacuum", retention, dryRun, isShort);
   }
 
-  private String optimize(Words words) throws ParseException {
-    Subject table = subject(words);
+  private String optimize(StatementWords words) throws ParseException {
+    Subject table = subjectOrPath(words);
     String full = words.take("FULL") ? "full => true" : "";
-    String where = "";
-    if (words.take("WHERE")) {
-      String condition = words.until("ZORDER");
-      where = "where => " + literal(condition);
-      if (condition.isEmpty()) {
-        return null;
-      }
+    String where = where(words, "ZORDER");
+    if (where == null) {
+      return null;
     }
     String order = "";
     if (words.take("ZORDER", "BY")) {
@@ -169,8 +168,24 @@ public final class ProcedureStatements implements InvocationHandler {
     return table == null || !words.isDone() ? null : table.call("optimize", full, where, order);
   }
 
-  private String history(Words words) throws ParseException {
+  private String purge(StatementWords words) throws ParseException {
     Subject table = subject(words);
+    String where = where(words, "APPLY");
+    return table == null || where == null || !words.take("APPLY", "(", "PURGE", ")")
+        || !words.isDone() ? null : table.call("compact", "rewrite_deleted => true", where);
+  }
+
+  /** An argument of the condition that comes next, up to a word; null: it is empty. */
+  private String where(StatementWords words, String end) {
+    if (!words.take("WHERE")) {
+      return "";
+    }
+    String condition = words.until(end);
+    return condition.isEmpty() ? null : "where => " + literal(condition);
+  }
+
+  private String history(StatementWords words) throws ParseException {
+    Subject table = subjectOrPath(words);
     String limit = "";
     if (words.take("LIMIT")) {
       String count = words.taken(INTEGER);
@@ -180,17 +195,19 @@ public final class ProcedureStatements implements InvocationHandler {
       limit = " LIMIT " + count;
     }
     return table == null || !words.isDone() ? null
-        : "SELECT * FROM " + table.metadata("history") + " ORDER BY version DESC" + limit;
+        : "SELECT " + DeltaAnswers.HISTORY + " FROM " + table.metadata("history")
+            + " ORDER BY version DESC" + limit;
   }
 
-  private String restore(Words words) throws ParseException {
+  private String restore(StatementWords words) throws ParseException {
     words.take("TABLE");
     Subject table = subject(words);
+    words.take("TO");
     String to = null;
-    if (words.take("TO", "VERSION", "AS", "OF")) {
-      String version = words.taken(INTEGER);
-      to = version == null ? null : "version => " + version + "L";
-    } else if (words.take("TO", "TIMESTAMP", "AS", "OF")) {
+    if (words.take("VERSION", "AS", "OF")) {
+      String version = words.taken(VERSION);
+      to = version == null ? null : "version => " + version.replace("'", "") + "L";
+    } else if (words.take("TIMESTAMP", "AS", "OF")) {
       String moment = words.until();
       to = moment.isEmpty() ? null : "timestamp => CAST(" + moment + " AS TIMESTAMP)";
     }
@@ -198,10 +215,9 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   /** {@code CONVERT TO PLAKE parquet.`/folder` PARTITIONED BY (day DATE)}, or of {@code delta}. */
-  private String convert(Words words) throws ParseException {
+  private String convert(StatementWords words) throws ParseException {
     List<String> parts = words.name(spark);
-    String catalog = anyCatalog();
-    if (parts == null || parts.size() != 2 || catalog == null
+    if (parts == null || parts.size() != 2
         || !FORMATS.contains(parts.get(0).toLowerCase(Locale.ROOT))) {
       return null;
     }
@@ -215,12 +231,12 @@ public final class ProcedureStatements implements InvocationHandler {
       partitioned = "partitioned_by => array("
           + literal(columns.substring(0, columns.length() - 1)) + ")";
     }
-    return !words.isDone() ? null : call(catalog, "convert", "path => " + literal(parts.get(1)),
+    return !words.isDone() ? null : call(PlakeCatalogs.with(Map.of()), "convert", "path => " + literal(parts.get(1)),
         "format => " + literal(parts.get(0).toLowerCase(Locale.ROOT)), partitioned);
   }
 
   /** {@code CREATE TABLE t SHALLOW CLONE s VERSION AS OF 3}, of two tables of one catalog. */
-  private String clone(Words words) throws ParseException {
+  private String clone(StatementWords words) throws ParseException {
     String replace = words.take("OR", "REPLACE") ? "replace => true" : "";
     if (!words.take("TABLE")) {
       return null;
@@ -250,7 +266,7 @@ public final class ProcedureStatements implements InvocationHandler {
         "to => " + literal(made.argument()), at, deep, replace, existOk, place);
   }
 
-  private String alter(Words words) throws ParseException {
+  private String alter(StatementWords words) throws ParseException {
     Subject table = subject(words);
     if (table == null) {
       return null;
@@ -262,7 +278,7 @@ public final class ProcedureStatements implements InvocationHandler {
    * {@code ADD CONSTRAINT x CHECK (a > 0)}, or a key. Spark would read the rows first, in its session's time
    * zone, name no row, and fail where its optimizer knows that no row breaks the constraint.
    */
-  private String constraint(Subject table, Words words) throws ParseException {
+  private String constraint(Subject table, StatementWords words) throws ParseException {
     List<String> name = words.name(spark);
     String key = words.take("PRIMARY", "KEY") ? "PRIMARY KEY " : words.take("UNIQUE") ? "UNIQUE " : "";
     String condition = !key.isEmpty() || words.take("CHECK") ? words.inParentheses() : null;
@@ -272,7 +288,7 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   /** Iceberg's {@code CREATE TAG x AS OF VERSION 3}, and the same of branches. */
-  private String reference(Subject table, Words words) throws ParseException {
+  private String reference(Subject table, StatementWords words) throws ParseException {
     String verb = words.take("CREATE") ? "create_" : words.take("DROP") ? "drop_" : null;
     String kind = words.take("TAG") ? "tag" : words.take("BRANCH") ? "branch" : null;
     if (verb == null || kind == null) {
@@ -291,7 +307,7 @@ public final class ProcedureStatements implements InvocationHandler {
         : table.call(verb + kind, "name => " + literal(name.get(0)), version);
   }
 
-  private void throwIfOurs(Words words, String message) throws ParseException {
+  private void throwIfOurs(StatementWords words, String message) throws ParseException {
     Subject table = subject(words);
     if (table != null) {
       // A parser may throw no checked exception but its own.
@@ -301,7 +317,7 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   /** Columns in parentheses, each as one text; null: something else. */
-  private List<String> columns(Words words) throws ParseException {
+  private List<String> columns(StatementWords words) throws ParseException {
     boolean isInside = words.take("(");
     List<String> found = new ArrayList<>();
     do {
@@ -314,31 +330,67 @@ public final class ProcedureStatements implements InvocationHandler {
     return !isInside || words.take(")") ? found : null;
   }
 
+  /** As {@link #subject}, or a path in quotes; null too where another parser knows the statement. */
+  private Subject subjectOrPath(StatementWords words) throws ParseException {
+    String quoted = words.taken(QUOTED);
+    if (quoted == null) {
+      return subject(words);
+    }
+    String path = String.valueOf(spark.parseExpression(quoted).eval(null));
+    return !path.contains("/") || isKnown(words.text) ? null
+        : new Subject(PlakeCatalogs.with(Map.of()), List.of(path));
+  }
+
+  private boolean isKnown(String text) {
+    try {
+      spark.parsePlan(text);
+      return true;
+    } catch (ParseException e) {
+      return false;
+    }
+  }
+
   /** The table that comes next, of a catalog of plake; null: of another one. */
-  private Subject subject(Words words) throws ParseException {
+  private Subject subject(StatementWords words) throws ParseException {
     List<String> parts = words.name(spark);
     if (parts == null) {
       return null;
     }
-    String first = parts.get(0);
-    if (parts.size() > 1 && PlakeCatalogs.isOne(first)) {
-      return new Subject(first, parts.subList(1, parts.size()));
+    String found = PlakeCatalogs.catalogOf(session, parts);
+    boolean isNamed = parts.size() > 1 && found.equals(parts.get(0));
+    if (PlakeCatalogs.isOne(found) && isNamed) {
+      return new Subject(found, parts.subList(1, parts.size()));
     }
-    if (parts.size() == 2 && first.equalsIgnoreCase(Relations.SOURCE) && parts.get(1).contains("/")) {
-      String catalog = anyCatalog();
-      return catalog == null ? null : new Subject(catalog, parts.subList(1, 2));
+    if (parts.size() == 2 && parts.get(0).equalsIgnoreCase(Relations.SOURCE)
+        && parts.get(1).contains("/")) {
+      return new Subject(PlakeCatalogs.with(Map.of()), parts.subList(1, 2));
     }
-    String current = session.sessionState().catalogManager().currentCatalog().name();
-    boolean isElsewhere = parts.size() > 1
-        && session.sessionState().catalogManager().isCatalogRegistered(first);
-    return PlakeCatalogs.isOne(current) && !isElsewhere ? new Subject(current, parts) : null;
+    if (found.equals(PlakeCatalogs.OF_SESSION)) {
+      return ofSession(isNamed ? parts.subList(1, parts.size()) : parts);
+    }
+    return PlakeCatalogs.isOne(found) ? new Subject(found, parts) : null;
   }
 
-  /** A catalog whose procedures take paths; null: the session has none. */
-  private static String anyCatalog() {
-    List<String> names = PlakeCatalogs.names();
-    return names.isEmpty() ? null
-        : names.contains(Relations.SOURCE) ? Relations.SOURCE : names.get(0);
+  /** A table of plake in {@code spark_catalog}, which has no procedures, by its path. */
+  private Subject ofSession(List<String> parts) {
+    int last = parts.size() - 1;
+    if (last > 1) {
+      return null;
+    }
+    SessionCatalog tables = session.sessionState().catalog();
+    TableIdentifier name = new TableIdentifier(
+        parts.get(last), Option.apply(last == 0 ? null : parts.get(0)));
+    if (tables.isTempView(name) || !tables.tableExists(name)) {
+      return null;
+    }
+    try {
+      CatalogTable entry = tables.getTableMetadata(name);
+      return !SessionEntry.isOurs(entry) ? null
+          : new Subject(PlakeCatalogs.with(SessionEntry.optionsOf(entry)),
+              List.of(SessionEntry.pathOf(entry)));
+    } catch (NoSuchNamespaceException | NoSuchTableException e) { // dropped just now
+      return null;
+    }
   }
 
   private static String call(String catalog, String procedure, String... arguments) {
@@ -397,101 +449,6 @@ public final class ProcedureStatements implements InvocationHandler {
     private String joined(List<String> names) {
       return names.stream().map(name -> PLAIN.matcher(name).matches() ? name : Refusal.quoted(name))
           .collect(Collectors.joining("."));
-    }
-  }
-
-  /** The words of a statement, without comments, and how far they are read. */
-  private static final class Words {
-    private final String text;
-    private final List<Token> tokens;
-    private int at;
-
-    Words(String text) {
-      this.text = text;
-      SqlBaseLexer lexer = new SqlBaseLexer(
-          new UpperCaseCharStream(CharStreams.fromString(text)));
-      lexer.removeErrorListeners();
-      this.tokens = lexer.getAllTokens().stream()
-          .filter(token -> token.getChannel() == Token.DEFAULT_CHANNEL)
-          .collect(Collectors.toCollection(ArrayList::new));
-      while (!tokens.isEmpty() && tokens.get(tokens.size() - 1).getText().equals(";")) {
-        tokens.remove(tokens.size() - 1);
-      }
-    }
-
-    boolean isDone() {
-      return at == tokens.size();
-    }
-
-    private String word(int place) {
-      return place < tokens.size() ? tokens.get(place).getText() : "";
-    }
-
-    /** Goes on where these words come next. */
-    boolean take(String... expected) {
-      for (int i = 0; i < expected.length; i++) {
-        if (!word(at + i).equalsIgnoreCase(expected[i])) {
-          return false;
-        }
-      }
-      at += expected.length;
-      return true;
-    }
-
-    boolean skip() {
-      at++;
-      return at <= tokens.size();
-    }
-
-    /** The next word, where it has this form. */
-    String taken(Pattern form) {
-      Matcher found = form.matcher(word(at));
-      return found.matches() ? tokens.get(at++).getText() : null;
-    }
-
-    /** The parts of the name that comes next; null: no name. */
-    List<String> name(ParserInterface spark) throws ParseException {
-      int first = at;
-      if (isDone() || !isNamed(word(at))) {
-        return null;
-      }
-      at++;
-      while (word(at).equals(".") && isNamed(word(at + 1))) {
-        at += 2;
-      }
-      return CollectionConverters.asJava(spark.parseMultipartIdentifier(slice(first, at)));
-    }
-
-    private static boolean isNamed(String word) {
-      int first = word.isEmpty() ? ' ' : word.codePointAt(0);
-      return first == '`' || first == '_' || Character.isLetterOrDigit(first);
-    }
-
-    /** The text up to one of some words, or to the end. */
-    String until(String... words) {
-      Set<String> ends = Set.of(words);
-      int first = at;
-      while (!isDone() && !ends.contains(word(at).toUpperCase(Locale.ROOT))) {
-        at++;
-      }
-      return first == at ? "" : slice(first, at);
-    }
-
-    /** The text between parentheses that come next; null: they do not, or it is empty. */
-    String inParentheses() {
-      int first = at + 1;
-      int depth = 0;
-      do {
-        depth += word(at).equals("(") ? 1 : word(at).equals(")") ? -1 : 0;
-        at++;
-      } while (depth > 0 && !isDone());
-      return depth == 0 && at > first + 1 ? slice(first, at - 1) : null;
-    }
-
-    /** The text of some tokens, which count code points. */
-    private String slice(int first, int end) {
-      return text.substring(text.offsetByCodePoints(0, tokens.get(first).getStartIndex()),
-          text.offsetByCodePoints(0, tokens.get(end - 1).getStopIndex() + 1));
     }
   }
 }

@@ -12,6 +12,7 @@ import java.net.URI;
 import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
@@ -58,10 +59,11 @@ public final class SessionEntry {
 
   /** Whether a table of the metastore is one of plake. */
   public static boolean isOurs(Table found) {
-    if (!(found instanceof V1Table)) {
-      return false;
-    }
-    Option<String> provider = ((V1Table) found).v1Table().provider();
+    return found instanceof V1Table entry && isOurs(entry.v1Table());
+  }
+
+  static boolean isOurs(CatalogTable entry) {
+    Option<String> provider = entry.provider();
     return provider.isDefined() && Relations.SOURCE.equalsIgnoreCase(provider.get());
   }
 
@@ -73,16 +75,21 @@ public final class SessionEntry {
   /** @param catalog the name of Spark's session catalog */
   public static SessionEntry of(String catalog, Identifier table, V1Table found) {
     CatalogTable entry = found.v1Table();
-    Map<String, String> options = new HashMap<>();
-    for (Map.Entry<String, String> option
-        : CollectionConverters.asJava(entry.storage().properties()).entrySet()) {
-      if (isOption(option.getKey())) {
-        options.put(option.getKey(), option.getValue());
-      }
-    }
-    return new SessionEntry(
-        catalog, table, pathOf(entry.storage().locationUri().get()), options,
+    return new SessionEntry(catalog, table, pathOf(entry), optionsOf(entry),
         entry.tableType().equals(CatalogTableType.MANAGED()));
+  }
+
+  /** Where an entry of the metastore says that its table is. */
+  static String pathOf(CatalogTable entry) {
+    return pathOf(entry.storage().locationUri().get());
+  }
+
+  /** The options {@code catalog} and {@code storage.NAME} of an entry of the metastore. */
+  static Map<String, String> optionsOf(CatalogTable entry) {
+    Map<String, String> options = new TreeMap<>(
+        CollectionConverters.asJava(entry.storage().properties()));
+    options.keySet().removeIf(key -> !isOption(key));
+    return options;
   }
 
   /**

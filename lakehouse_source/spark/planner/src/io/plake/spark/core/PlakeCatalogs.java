@@ -3,6 +3,7 @@ package io.plake.spark.core;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
@@ -30,6 +31,18 @@ public final class PlakeCatalogs {
     boolean isNamed = table.size() > 1 && (OF_SESSION.equals(table.get(0))
         || !SQLConf.get().getConfString(PREFIX + table.get(0), "").isEmpty());
     return isNamed ? table.get(0) : session.catalog().currentCatalog();
+  }
+
+  /** A catalog whose tables have these options. The session gets one where they are not its own. */
+  public static String with(Map<String, String> options) {
+    List<String> known = names();
+    if (options.isEmpty() && !known.isEmpty()) {
+      return known.contains(Relations.SOURCE) ? Relations.SOURCE : known.get(0);
+    }
+    String name = Relations.SOURCE + "_of_" + Integer.toHexString(options.hashCode());
+    options.forEach((key, value) -> SQLConf.get().setConfString(PREFIX + name + "." + key, value));
+    SQLConf.get().setConfString(PREFIX + name, "io.plake.spark.PlakeCatalog");
+    return name;
   }
 
   /** Their names, in order. */

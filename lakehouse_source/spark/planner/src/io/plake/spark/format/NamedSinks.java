@@ -1,9 +1,12 @@
 package io.plake.spark.format;
 
 import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.core.PlakeCatalogs;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,13 +15,13 @@ import java.util.function.Function;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.parser.ParseException;
-import org.apache.spark.sql.connector.catalog.CatalogManager;
-import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -50,16 +53,15 @@ final class NamedSinks {
   private static PlakeTable table(String name) {
     org.apache.spark.sql.classic.SparkSession session =
         (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
-    CatalogManager catalogs = session.sessionState().catalogManager();
     try {
-      List<String> parts = CollectionConverters.asJava(
-          session.sessionState().sqlParser().parseMultipartIdentifier(name));
-      boolean named = parts.size() > 1 && catalogs.isCatalogRegistered(parts.get(0));
-      CatalogPlugin catalog = named ? catalogs.catalog(parts.get(0)) : catalogs.currentCatalog();
+      ParserInterface parser = session.sessionState().sqlParser();
+      List<String> parts = CollectionConverters.asJava(parser.parseMultipartIdentifier(name));
+      String catalog = PlakeCatalogs.catalogOf(session, parts);
+      boolean named = parts.size() > 1 && catalog.equals(parts.get(0));
       int last = parts.size() - 1;
-      String[] namespace = last == 0 ? catalogs.currentNamespace()
-          : parts.subList(named ? 1 : 0, last).toArray(String[]::new);
-      if (catalog instanceof TableCatalog tables && tables.loadTable(
+      String[] namespace = (last > 0 ? parts.subList(named ? 1 : 0, last) : CollectionConverters.asJava(
+          parser.parseMultipartIdentifier(session.catalog().currentDatabase()))).toArray(String[]::new);
+      if (loaded(session, catalog) instanceof TableCatalog tables && tables.loadTable(
           Identifier.of(namespace, parts.get(last)), Set.of(TableWritePrivilege.INSERT))
           instanceof PlakeTable found) {
         return found;
@@ -70,6 +72,19 @@ final class NamedSinks {
           + " streaming table");
     } catch (ParseException e) {
       throw refused(name, "is no name of a table");
+    }
+  }
+
+  /** A catalog of Spark. {@code CatalogManager} is a class on 4.1, and an interface later. */
+  private static Object loaded(org.apache.spark.sql.classic.SparkSession session, String name) {
+    try {
+      Method manager = SessionState.class.getMethod("catalogManager");
+      return manager.getReturnType().getMethod("catalog", String.class)
+          .invoke(manager.invoke(session.sessionState()), name);
+    } catch (InvocationTargetException e) {
+      throw Refusal.undeclared(e.getCause());
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
     }
   }
 
