@@ -598,6 +598,20 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "write/commit/key_search.py",
+        ("verbs/test_keys.py",),
+        (
+            "a key at the upper bound of a file is not looked for",
+            "end = bisect_right(values, known.upper)",
+            "end = bisect_left(values, known.upper)",
+        ),
+        (
+            "a key in a second row group is not looked for",
+            "left[0] if len(left) == 1 else sorted({*chain.from_iterable(left)})",
+            "left[0]",
+        ),
+    ),
+    *_in(
         "write/commit/keys.py",
         ("verbs/test_keys.py",),
         (
@@ -2337,13 +2351,13 @@ MUTANTS = [
         ),
         (
             "the wrong block of a filter",
-            "((hashed >> 32) * self._blocks) >> 32",
-            "(hashed >> 32) % self._blocks",
+            "((hashed >> 32) * blocks) >> 32",
+            "(hashed >> 32) % blocks",
         ),
         (
             "a bit is enough",
-            "return all(\n            words[i]",
-            "return any(\n            words[i]",
+            "                    break\n            else:",
+            "                    break\n            if key:",
         ),
         (
             "a decimal of another scale is the same bytes",

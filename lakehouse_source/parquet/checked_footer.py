@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -363,6 +364,10 @@ class CheckedFooter:
         return CorruptDatasetError(path=self.path, reason=reason)
 
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
 def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> CheckedFooter:
     """Read the footer of a Parquet file. `path` names the file in errors.
 
@@ -376,7 +381,7 @@ def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> 
         footer = _footer_bytes(file, path)
     except (OSError, pa.ArrowException) as error:
         raise StorageError(path=path, reason=str(error)) from error
-    known = _REMEMBERED.get(path, footer) if remembered else None
+    known = _REMEMBERED.get((path, footer)) if remembered else None
     if known is not None:
         return known
     limit = min(max(len(footer) // _ITEM_BYTES, _SHORTEST_LIMIT), _LONGEST_LIMIT)
@@ -389,43 +394,42 @@ def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> 
         ).metadata
     checked = CheckedFooter(metadata, path, footer)
     if remembered:
-        _REMEMBERED.put(path, footer, checked)
+        _REMEMBERED.put((path, footer), checked, len(footer))
     return checked
 
 
-class _Remembered:
-    """The footers that were used last, by path and by all of their bytes.
-
-    The bytes are read from the file each time, so that an old footer never stands in for a
-    file that was replaced. PyArrow needs about ten times the bytes for a parsed footer.
-    """
+class Remembered(Generic[Key, Value]):
+    """What was used last, up to a size in bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._size_bytes = 0
-        self._footers: OrderedDict[tuple[str, bytes], CheckedFooter] = OrderedDict()
+        self._values: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, path: str, footer: bytes) -> CheckedFooter | None:
+    def get(self, key: Key) -> Value | None:
         with self._lock:
-            found = self._footers.get((path, footer))
-            if found is not None:
-                self._footers.move_to_end((path, footer))
-            return found
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
 
-    def put(self, path: str, footer: bytes, checked: CheckedFooter) -> None:
-        if len(footer) > self._limit_bytes:
+    def put(self, key: Key, value: Value, size_bytes: int) -> None:
+        if size_bytes > self._limit_bytes:
             return
         with self._lock:
-            if (path, footer) not in self._footers:
-                self._footers[path, footer] = checked
-                self._size_bytes += len(footer)
+            if key not in self._values:
+                self._values[key] = value, size_bytes
+                self._size_bytes += size_bytes
             while self._size_bytes > self._limit_bytes:
-                (_, oldest), _ = self._footers.popitem(last=False)
-                self._size_bytes -= len(oldest)
+                self._size_bytes -= self._values.popitem(last=False)[1][1]
 
 
-_REMEMBERED = _Remembered(2 * 1024 * 1024)
+# Footers by path and by all of their bytes, which are read from the file each time, so that an old
+# footer never stands in for a file that was replaced. PyArrow needs about ten times the bytes for a
+# parsed footer.
+_REMEMBERED: Remembered[tuple[str, bytes], CheckedFooter] = Remembered(2 * 1024 * 1024)
 
 
 def _footer_bytes(file: pa.NativeFile, path: str) -> bytes:

@@ -399,21 +399,6 @@ def _without(node: BoundNode, absent: Absent) -> BoundNode:
     return node
 
 
-def within(predicate: BoundPredicate, bounds: Callable[[int], ColumnBounds]) -> BoundPredicate:
-    """The condition on rows with these bounds: an `IN` loses the values outside of them."""
-    terms = predicate.root.terms if isinstance(predicate.root, BoundAnd) else (predicate.root,)
-    found: list[BoundNode] = []
-    for node in terms:
-        if isinstance(node, BoundIn):
-            known = bounds(node.column.id)
-            if known.lower is not None and known.upper is not None:
-                begin = bisect_left(node.values, known.lower)
-                end = bisect_right(node.values, known.upper)
-                node = replace(node, values=node.values[begin:end])
-        found.append(node)
-    return BoundPredicate(conjunction(found))
-
-
 def absent_value(node: BoundCompare, absent: Absent) -> bool:
     """Tell whether an equality compares with an absent value."""
     return node.op in ("=", "<=>") and node.value == node.value and absent(node.column, node.value)

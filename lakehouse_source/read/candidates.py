@@ -29,8 +29,8 @@ class Candidate:
     """A file that may hold matches, and those of its row groups that may.
 
     `always`: every row of these row groups matches. `whole`: they are all row groups of
-    the file. `known` is kept with the file for later plans. `deleted` marks rows of the file
-    that the snapshot does not have; they count in the row groups.
+    the file. `known`, where bounds decided, is kept with the file for later plans. `deleted` marks
+    rows of the file that the snapshot does not have; they count in the row groups.
     """
 
     file: FileRecord
@@ -170,7 +170,7 @@ def _by_known_bounds(
             if groups and file.has_empty_row_groups:
                 kept = tuple(group for group in groups if group.row_count)
                 if kept:
-                    yield Candidate(file.record, kept, True, False)
+                    yield Candidate(file.record, kept, True, False, columns)
             elif groups:
                 yield Candidate(file.record, groups, True, True, columns)
         else:
@@ -190,7 +190,7 @@ def _of_row_groups(
             kept.append(group)
             always = always and outcome.always
     if kept:
-        yield Candidate(file.record, tuple(kept), always, len(kept) == len(groups))
+        yield Candidate(file.record, tuple(kept), always, len(kept) == len(groups), columns)
 
 
 class _Known:

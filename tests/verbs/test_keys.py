@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
 )
+from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.schema.fields import SPARK_METADATA
 from lakehouse_source.write.commit import keys, rewrite
 from lakehouse_source.write.commit.commit import commit
@@ -29,6 +30,19 @@ from tests.verbs import writers
 from tests.verbs.adding_doors import ADDING
 
 ROWS = 9
+# Types of keys, and how a number becomes a key, in the same order.
+SPREAD: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
+    "int": (pa.int32(), lambda n: n - 700),
+    "long": (pa.int64(), lambda n: n << 40),
+    "decimal": (pa.decimal128(12, 2), lambda n: Decimal(n - 700) / 4),
+    "date": (pa.date32(), lambda n: date(1969, 1, 1) + timedelta(n)),
+    "timestamp": (
+        pa.timestamp("us", "UTC"),
+        lambda n: datetime(1969, 12, 31) + timedelta(0, n * 97),
+    ),
+    "text": (pa.string(), lambda n: f"key {n:06}"),
+    "bytes": (pa.binary(), lambda n: n.to_bytes(4, "big")),
+}
 # Several row groups in a file, two partitions.
 LAYOUT = {"partition_by": "p", "row_group_rows": 2}
 
@@ -280,6 +294,38 @@ class TestKeys:
                 lake.write_dataset(wrong, dataset.uri)
         lake.write_dataset(table(two), dataset.uri)
         assert dataset.refresh().upsert(table(one, two)).rows_updated == 2
+
+    @pytest.mark.parametrize("kind", SPREAD)
+    def test_many_new_keys_open_only_files_that_may_have_one(
+        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Old keys are the even ones, new keys lie between them, and one of all is old."""
+        type_, of = SPREAD[kind]
+        rows, uri = 600, tmp_path / "t"
+
+        def table(numbers: list[int]) -> pa.Table:
+            other = pa.array([n % 2 for n in numbers], pa.int8())
+            return pa.table({"k": pa.array(map(of, numbers), type_), "other": other})
+
+        lake.write_dataset(table([0]), uri, row_group_rows=75, target_file_size_bytes=1)
+        dataset = lake.open_dataset(uri)
+        dataset.add_constraint("pk", "PRIMARY KEY (other, k)" if kind == "text" else "UNIQUE (k)")
+        dataset.set_properties(target_file_size_bytes=1 << 28)
+        for begin in range(2, 2 * rows, 300):
+            lake.write_dataset(table([*range(begin, begin + 300, 2)]), uri)
+        for old in (2, 300, 750):
+            numbers = [*range(1, 2 * rows, 40), old]
+            with pytest.raises(ConstraintViolationError, match="a row of the dataset"):
+                lake.write_dataset(table(numbers), uri)
+        read: list[str] = []
+
+        def reading(spec: Any, task: Any, storage: Any) -> Any:
+            read.append(task.path)
+            return read_task(spec, task, storage)
+
+        monkeypatch.setattr(keys, "read_task", reading)
+        lake.write_dataset(table([*range(1, 2 * rows, 40)]), uri)
+        assert len(read) <= 1, "one key in a thousand that is not there may seem to be"
 
     def test_what_is_no_key(self, tmp_path: Path) -> None:
         lake.write_dataset({"f": [1.5], "a": [1], "b": [1], "s": [{"x": 1}]}, tmp_path / "t")

@@ -9,9 +9,8 @@ same commit takes out hold no key.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,11 +20,9 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import Constraint
 from lakehouse_source.deletion import positions_of
 from lakehouse_source.errors import constraint_sql
-from lakehouse_source.language import PredicateSet
 from lakehouse_source.language.functions.rows import flat
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import (
-    ColumnBounds,
     DatasetRecord,
     FileMetadata,
     FileRecord,
@@ -34,8 +31,7 @@ from lakehouse_source.model import (
 )
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, in_order, read_all, read_task
-from lakehouse_source.pruning.evaluate import within
-from lakehouse_source.read.plan import ScanPlan, plan
+from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.schema.fields import POSITION, field_id, unused_names
 from lakehouse_source.storage import Storage
@@ -48,6 +44,7 @@ from lakehouse_source.write.commit.conflicts import (
     change_of,
     changes_rows,
 )
+from lakehouse_source.write.commit.key_search import ROWS_PER_KEY, KeySearch
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.prerecord import PreparedCommit
 from lakehouse_source.write.commit.repeated_keys import (
@@ -61,7 +58,7 @@ from lakehouse_source.write.commit.repeated_keys import (
 from lakehouse_source.write.commit.rewrite import SORTED_BYTES
 
 # Up to this many new keys are looked up by their values, more by the range that they are in.
-MOST_VALUES = 50_000
+MOST_VALUES = 1_000_000
 # Rows of the dataset that are compared with the new ones at a time.
 _COMPARED_ROWS = 262_144
 # How often others' files are read without the lock. After that they are read under the lock, so
@@ -82,12 +79,17 @@ class KeysOutdated(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _LookUp:
-    """Where rows of the dataset may have a key of new rows: how to read them, file by file."""
+    """Where rows of the dataset may have a key of new rows: how to read them, file by file.
+
+    `reads` has the files and the places of their keys in `search`; without, any key may be there.
+    """
 
     key: _Key
     join: Join
     snapshot: Snapshot
-    reads: tuple[tuple[ReadSpec, ScanTask], ...]
+    spec: ReadSpec
+    reads: tuple[tuple[ScanTask, Sequence[int]], ...]
+    search: KeySearch | None
     position: str
 
 
@@ -145,12 +147,16 @@ class _Key:
         """All keys, with the places of their rows."""
         return pa.concat_tables(self._keys(join))
 
-    def values(self) -> dict[str, pa.Array] | None:
-        """The values of each column; None: they are many."""
+    def search(self, schema: pa.Schema) -> KeySearch | None:
+        """The keys to look for in files under a schema; None: they are many, or of other types."""
         if self._held is None or self.rows > MOST_VALUES:
             return None
-        rows = pa.concat_tables(self._held)
-        return {name: flat(pc.unique(rows.column(name)).drop_null()) for name in rows.column_names}
+        keys = pa.concat_tables(self._held).drop_null()
+        fields = [schema.field(name) for name in keys.column_names]
+        ids = [field_id(field) for field in fields]
+        if None in ids or keys.schema.types != [field.type for field in fields]:
+            return None
+        return KeySearch(keys, [id for id in ids if id is not None])
 
 
 class NewKeys:
@@ -306,35 +312,23 @@ class NewKeys:
         if self._touched:
             columns[position.name] = None
 
-        def planned(predicates: PredicateSet, **further: Any) -> ScanPlan:
-            return plan(
-                reader,
-                snapshot,
-                read_uri=self._staged.spec.uri,
-                predicates=predicates,
-                columns=[*columns],
-                metadata=(position,),
-                files=files,
-                **further,
-            )
-
-        # The range first: where keys ascend, no file may hold one.
-        found = planned(join.sought(key.ends, ends=True))
-        values = key.values() if found.tasks else None
-        known: Sequence[Mapping[int, ColumnBounds]] = ()
-        if values is not None:
-            ids = [field_id(snapshot.schema.field(name)) for name in unique]
-            found = planned(join.sought(values, ends=False), statistics=[id for id in ids if id])
-            known = found.known
-        reads = []
-        for number, task in enumerate(found.tasks):
-            if task.partitions in self._partitions:
-                continue
-            spec = found.spec
-            if known and spec.predicate is not None:
-                spec = replace(spec, predicate=within(spec.predicate, known[number].__getitem__))
-            reads.append((spec, task))
-        return _LookUp(key, join, snapshot, tuple(reads), position.name)
+        found = plan(
+            reader,
+            snapshot,
+            read_uri=self._staged.spec.uri,
+            predicates=join.sought(key.ends, ends=True),
+            columns=[*columns],
+            metadata=(position,),
+            files=files,
+            file_bounds=True,
+        )
+        search = key.search(snapshot.schema) if found.tasks else None
+        reads: list[tuple[ScanTask, Sequence[int]]] = []
+        for task, bounds in zip(found.tasks, found.known):
+            places = () if search is None else search.within(bounds)
+            if task.partitions not in self._partitions and (search is None or places):
+                reads.append((task, places))
+        return _LookUp(key, join, snapshot, found.spec, tuple(reads), search, position.name)
 
     def _compare(self, one: _LookUp, since: Sequence[TransactionRecord] | None) -> None:
         """Read rows that may have a key; `since` are the commits that may have added them."""
@@ -350,17 +344,16 @@ class NewKeys:
 
     def _first_match(self, one: _LookUp) -> int | None:
         """The place of the first new row whose key a row of the dataset has."""
-        if not one.reads:
-            return None
-        mine = one.key.keys(one.join)
-        names = mine.column_names[:-1]
+        mine: pa.Table | None = None
         first: int | None = None
         held: list[pa.Table] = []
 
         def match() -> None:
-            nonlocal first
+            nonlocal first, mine
             theirs = pa.concat_tables(held)
             held.clear()
+            mine = one.key.keys(one.join) if mine is None else mine
+            names = mine.column_names[:-1]
             both = mine.join(theirs.select(names), names, join_type="left semi")
             if both.num_rows:
                 least = pc.min(both.column(ROW)).as_py()
@@ -368,21 +361,42 @@ class NewKeys:
 
         for task, table in self._read(one):
             held.append(one.join.keys(self._staying(one, task, table), THEIRS))
-            if sum(table.num_rows for table in held) > max(_COMPARED_ROWS, mine.num_rows):
+            if sum(table.num_rows for table in held) > max(_COMPARED_ROWS, one.key.rows):
                 match()
         if sum(table.num_rows for table in held):
             match()
         return first
 
     def _read(self, one: _LookUp) -> Iterator[tuple[ScanTask, pa.Table]]:
+        reads = self._narrowed(one)
+        if not reads:
+            return
         found = in_order(
-            one.reads,
+            reads,
             lambda read: read_task(*read, self._storage),
-            width=min(len(one.reads), max(2, pa.cpu_count())),
+            width=min(len(reads), max(2, pa.cpu_count())),
             buffer_bytes=READ_BUFFER_BYTES,
         )
         for (_, task), table in found:
             yield task, table
+
+    def _narrowed(self, one: _LookUp) -> list[tuple[ReadSpec, ScanTask]]:
+        """How to read the files that may have a key; where these are few, only their rows."""
+        spec, search, schema = one.spec, one.search, one.snapshot.schema
+        if search is None:
+            return [(spec, task) for task, _ in one.reads]
+        left = search.filtered(self._storage, one.reads, spec.file_schemas)
+        reads = []
+        for (task, _), places in zip(one.reads, left):
+            if len(places) * ROWS_PER_KEY > task.file_row_count:
+                reads.append((spec, task))
+            elif places:
+                keys = search.keys.take(places)
+                values = {name: flat(pc.unique(keys[name])) for name in keys.column_names}
+                bound = one.join.sought(values, ends=False).bind(schema)
+                narrow = replace(spec, predicate=None if bound.always_true else bound)
+                reads.append((narrow, replace(task, filtered=True)))
+        return reads
 
     def _staying(self, one: _LookUp, task: ScanTask, table: pa.Table) -> pa.Table:
         """The rows that the commit does not take out."""
