@@ -46,13 +46,15 @@ newest: ## Run make test with the newest packages that pyproject.toml allows
 oldest: setup ## Run the tests with the oldest packages that pyproject.toml allows
 	@. integration/java_home.sh && $(BIN)/python integration/oldest_versions.py
 
+WORKERS ?= 3
+
 # Hundreds of processes load the package: its bytecode is kept. A test that waits inside of a C
 # library cannot be interrupted: its worker ends and is replaced, a minute after pytest's timeout.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --dist loadscope \
 	-o faulthandler_timeout=660 -o faulthandler_exit_on_timeout=true
 
 test: setup lint ## Style, types and all tests, by three workers on two processors
-	@. integration/java_home.sh && $(PYTEST) -n 3 -m 'not long'
+	@. integration/java_home.sh && $(PYTEST) -n $(WORKERS) -m 'not long'
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java
 	@$(PYTEST) -n 2 -m 'not spark and not slow and not long'

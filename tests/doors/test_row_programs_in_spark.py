@@ -79,7 +79,7 @@ class SparkProgram(Program):
 @pytest.mark.long
 @pytest.mark.timeout(14400)
 @settings(
-    max_examples=200 if THOROUGH else 3,
+    max_examples=200 if THOROUGH else 1,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,

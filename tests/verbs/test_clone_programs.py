@@ -259,7 +259,7 @@ def _arrow(rows: Rows) -> pa.Table:
 
 @pytest.mark.timeout(7200)
 @settings(
-    max_examples=10_000 // STEPS if THOROUGH else 3,
+    max_examples=10_000 // STEPS if THOROUGH else 2,
     phases=(Phase.explicit, Phase.generate),
     deadline=None,
 )

@@ -208,7 +208,7 @@ def erased_places(dataset: lake.Dataset, condition: dict[str, Any]) -> set[tuple
     return found
 
 
-@settings(max_examples=120 if THOROUGH else 8, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=120 if THOROUGH else 4, phases=(Phase.explicit, Phase.generate))
 @given(seed=st.integers(0, 2**32))
 def test_every_version_has_all_rows_but_the_erased_ones(
     seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -57,7 +57,7 @@ class ProgramWithBranches(Program):
 
 
 @pytest.mark.timeout(7200)
-@settings(max_examples=2000 if THOROUGH else 5, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=2000 if THOROUGH else 3, phases=(Phase.explicit, Phase.generate))
 @given(seed=st.integers(0, 2**32))
 def test_a_dataset_has_the_rows_of_the_model(seed: int, tmp_path_factory: Any) -> None:
     program = ProgramWithBranches(tmp_path_factory.mktemp("program"), seed)
