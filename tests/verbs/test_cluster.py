@@ -114,7 +114,7 @@ def test_optimize_leaves_other_partitions_alone(tmp_path: Path) -> None:
     assert dataset.optimize("part IN (0, 1)", full=True).groups == 2
     with pytest.raises(lake.InvalidOptionError, match="non-partition column 'a'"):
         dataset.optimize("a = 1")
-    with pytest.raises(lake.InvalidOptionError, match="part is a partition column"):
+    with pytest.raises(lake.InvalidOptionError, match="Part is a partition column"):
         dataset.optimize(zorder_by=["Part"])
 
 
