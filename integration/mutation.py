@@ -598,6 +598,15 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "write/commit/apply.py",
+        ("verbs/test_row_change_conflicts.py",),
+        (
+            "a file that others added and that was looked into is not looked at",
+            "files = [file for file in files if rows.looked_into.get(file.path, True)]",
+            "files = [file for file in files if file.path not in rows.looked_into]",
+        ),
+    ),
+    *_in(
         "write/commit/key_search.py",
         ("verbs/test_keys.py",),
         (

@@ -120,7 +120,6 @@ CELLS: dict[tuple[str, str], bool] = {
     ("merge", "update same"): False,
     ("merge", "update other"): True,
     ("merge", "merge same"): False,
-    # A file with the keys 4 and 31 may hold a key between them, as far as its bounds tell.
     ("merge", "merge other"): True,
     ("merge", "append"): True,
     ("merge", "append a key of the merge"): False,
@@ -295,6 +294,28 @@ def test_isolation_decides_about_added_rows(
         patch.undo()
     assert (error is None) is commits
     assert error is None or "may be matched by the condition" in error.reason
+
+
+@pytest.mark.parametrize("mine", MINE)
+def test_added_rows_around_those_of_a_statement_are_no_conflict(
+    mine: str, dataset: lake.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bounds of their files hold the keys of the statement; the files are looked into."""
+    monkeypatch.setattr(committing, "_TRIES_WITHOUT_LOCK", 1)
+    commit, others = committing._commit_prepared, [(-5, 60), (-6, 61)]  # the last under the lock
+
+    def later(*arguments: Any) -> Any:
+        if others:
+            table = {"id": [*others.pop()], "v": [9, 9]}
+            monkeypatch.setattr(committing, "_commit_prepared", commit)
+            lake.write_dataset(table, dataset.uri, catalog=dataset._address.catalog)
+            monkeypatch.setattr(committing, "_commit_prepared", later)
+        return commit(*arguments)
+
+    monkeypatch.setattr(committing, "_commit_prepared", later)
+    MINE[mine][0](dataset, isolation="serializable")
+    assert others == []
+    assert content(dataset) == {**MINE[mine][1](ROWS), **dict.fromkeys((-6, -5, 60, 61), 9)}
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from lakehouse_source.model import (
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.pruning.keys import same_index_columns
 from lakehouse_source.read.candidates import candidates
+from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import open_snapshot
 from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.partitions import PartitionTexts
@@ -59,6 +60,7 @@ from lakehouse_source.write.commit.prerecord import (
 )
 from lakehouse_source.write.commit.row_changes import (
     AppliedRows,
+    PreparedRows,
     RewriteOutdated,
     RowConflict,
     StorageNeeded,
@@ -164,11 +166,45 @@ def _check_added(
 ) -> None:
     """Check that no file that others added can hold a row that this write replaces."""
     added = _added_since(tx, record, commit.staged.base_version, commits, prerecorded.file_ids)
-    touched = _first_replaced(tx, record, commit, added)
+    if commit.rows is None:
+        touched = _first_replaced(tx, record, commit, added)
+    else:
+        touched = _first_matched(tx, commit, commit.rows, added)
     if touched is not None:
         what = "replaced" if commit.rows is None else "matched by the condition"
         text = "{path}, added by version {version}, may be " + what
         raise _conflict(commit, record, Collision(text, touched.version, path=touched.path))
+
+
+def _first_matched(
+    tx: CatalogTransaction, commit: PreparedCommit, rows: PreparedRows, files: Sequence[FileRecord]
+) -> FileRecord | None:
+    """The first of some files with a row that satisfies the condition of a statement.
+
+    Raises:
+        StorageNeeded: files have to be read.
+    """
+    staged = commit.staged
+    files = [file for file in files if rows.looked_into.get(file.path, True)]
+    if not files:
+        return None
+    snapshot = open_snapshot(tx, staged.key, staged.uri, "")
+    condition = rows.changes.condition or PredicateSet.of(None)
+    try:
+        found = plan(
+            tx, snapshot, read_uri=staged.spec.uri, predicates=condition, columns=(), files=files
+        )
+    except InvalidPredicateError:
+        return files[0]  # another commit renamed or dropped a column of the condition
+    unread = [task for task in found.tasks if task.path not in rows.looked_into and task.filtered]
+    if unread and len(unread) == len(found.tasks):
+        needed = StorageNeeded(added=replace(found, tasks=tuple(unread)))
+        if not rows.under_lock:
+            raise needed
+        rows = with_storage(rows, needed, staged.write_id, Storage(staged.spec.uri))
+        return _first_matched(tx, commit, rows, files)
+    paths = {task.path for task in found.tasks}
+    return next((file for file in files if file.path in paths), None)
 
 
 def _check_taken(

@@ -34,7 +34,7 @@ class Isolation(Enum):
     DELETE and an UPDATE change every such row, so only rows that others added remain to be checked.
     A MERGE may leave such a row unchanged: a matched row prevents the insert of a source row,
     whether a clause changed the matched row or not. So under SERIALIZABLE
-    - an added row conflicts if it may satisfy the condition, by its file's partition and bounds;
+    - an added row conflicts if it satisfies the condition;
     - a change of a row conflicts if a MERGE with a clause for rows without a match matched the row;
     - where Spark does not tell what was read, as for the source of its MERGE, every change of a row
       conflicts if the row's file may hold rows of the condition.

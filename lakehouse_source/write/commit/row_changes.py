@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.deletion import Positions, PuffinFile
-from lakehouse_source.errors import CorruptDatasetError
+from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DeletionVector, FileMetadata, FileRecord, TransactionRecord
 from lakehouse_source.parquet.names import vector_file_name
 from lakehouse_source.parquet.open_file import deleted_rows
+from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.read.plan import ScanPlan
 from lakehouse_source.storage import Storage, split_shared
 from lakehouse_source.write.commit.conflicts import Change, Collision, Isolation, change_of
 
@@ -115,7 +117,8 @@ class PreparedRows:
     `read_files` are the files of `RowChanges.read`; their read rows stand as updated ones.
     `vectors` are the vectors of the files that stay, by file id, and `positions` the rows that
     these vectors delete. `read` are vectors of other commits that were read from storage.
-    `under_lock`: storage may be used under the lock of the dataset.
+    `under_lock`: storage may be used under the lock of the dataset. `looked_into` has files that
+    others added, by path, and whether one of their rows satisfies the condition of the statement.
     """
 
     changes: RowChanges
@@ -125,6 +128,7 @@ class PreparedRows:
     read: Mapping[DeletionVector, Positions] = field(default_factory=dict)
     under_lock: bool = False
     read_files: tuple[FileChange, ...] = ()
+    looked_into: Mapping[str, bool] = field(default_factory=dict)
 
 
 def find_changes(
@@ -243,16 +247,28 @@ class RewriteOutdated(Exception):
 
 @dataclass(eq=False)
 class StorageNeeded(Exception):
-    """Vectors of other commits are not read yet, or merged vectors (by file id) not written yet."""
+    """Vectors of other commits are not read yet, or merged vectors (by file id) not written yet.
+
+    Or it is not known whether files that others added have rows of the statement's condition.
+    """
 
     unread: Sequence[tuple[FileRecord, DeletionVector]] = ()
     unwritten: Mapping[int, tuple[FileRecord, Positions]] = field(default_factory=dict)
+    added: ScanPlan | None = None
 
 
 def with_storage(
     prepared: PreparedRows, needed: StorageNeeded, write_id: str, storage: Storage
 ) -> PreparedRows:
-    """Read and write the vectors that are needed to apply the changes."""
+    """Read and write the vectors that are needed to apply the changes, and look into files."""
+    if needed.added is not None:
+        found = {}
+        for task in needed.added.tasks:
+            try:
+                found[task.path] = any(True for _ in read_task(needed.added.spec, task, storage))
+            except StorageError:  # a vacuum has deleted it: any row may have been in it
+                found[task.path] = True
+        return replace(prepared, looked_into={**prepared.looked_into, **found})
     read = {
         vector: deleted_rows(vector, file.path, file.row_count, storage)
         for file, vector in needed.unread
