@@ -1,7 +1,7 @@
 """Runs `plake maintain` beside writers: no row is lost, and files, depth and folders stay small.
 
     python integration/upkeep.py [--minutes 15] [--catalogs sqlite,postgres]
-
+        [--pause 0.15] [--disturb-every 12]    # at most so many seconds between two
 For each catalog two writers append, update and delete rows of their own in three tables, and keep a
 model of these rows. Two processes of upkeep run beside them with a short lease. Every some seconds
 one of them gets SIGKILL, SIGTERM (it has to end with 0) or SIGSTOP for longer than its lease, and
@@ -41,7 +41,7 @@ TABLES: dict[str, dict[str, Any]] = {
 COMMON = {"auto_compact_min_files": 8, "keep_versions": 20}
 
 
-def write(url: str, me: int, seconds: float, answer: str) -> None:
+def write(url: str, me: int, seconds: float, pause: float, answer: str) -> None:
     """Change rows until the time is up; write down the rows that there must be, by table."""
     import lakehouse_source as lake
 
@@ -77,14 +77,14 @@ def write(url: str, me: int, seconds: float, answer: str) -> None:
                 done[verb] += 1
             except lake.CommitConflictError:
                 done["conflict"] += 1
-            time.sleep(chance.uniform(0.02, 0.15))
+            time.sleep(chance.uniform(0.02, pause))
     Path(answer).write_text(json.dumps({"rows": rows, "done": done}))
 
 
 class Run:
     """One catalog with its writers and its processes of upkeep."""
 
-    def __init__(self, kind: str, url: str, folder: Path, seconds: float) -> None:
+    def __init__(self, kind: str, url: str, folder: Path, seconds: float, pause: float) -> None:
         import pyarrow as pa
 
         import lakehouse_source as lake
@@ -106,7 +106,9 @@ class Run:
         self.upkeep = [self._start() for _ in range(2)]
         context = multiprocessing.get_context("spawn")
         self.writers = [
-            context.Process(target=write, args=(url, me, seconds, str(folder / f"writer{me}")))
+            context.Process(
+                target=write, args=(url, me, seconds, pause, str(folder / f"writer{me}"))
+            )
             for me in range(WRITERS)
         ]
         for one in self.writers:
@@ -217,6 +219,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=15)
     parser.add_argument("--catalogs", default="sqlite,postgres")
+    parser.add_argument("--pause", type=float, default=0.15)
+    parser.add_argument("--disturb-every", type=float, default=12)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
     from tests.postgres_server import PostgresServer
@@ -229,11 +233,11 @@ def main() -> None:
             place = Path(folder, kind)
             place.mkdir()
             url = f"sqlite://{place}/lake.db" if kind == "sqlite" else server.fresh_database()
-            runs.append(Run(kind, url, place, 60 * given.minutes))
+            runs.append(Run(kind, url, place, 60 * given.minutes, given.pause))
         end = time.monotonic() + 60 * given.minutes
         try:
             while time.monotonic() < end - 10:
-                time.sleep(chance.uniform(3, 12))
+                time.sleep(chance.uniform(0.25, 1) * given.disturb_every)
                 for run in runs:
                     run.look()
                 chance.choice(runs).disturb(chance)

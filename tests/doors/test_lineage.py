@@ -28,7 +28,11 @@ def named(spark_catalog: SparkSession) -> Iterator[SparkSession]:
 def relations(spark: SparkSession, statement: str) -> Iterator[Any]:
     """The tables in the plan of a statement, as OpenLineage's listener finds them."""
     state = spark._jsparkSession.sessionState()
-    left = [state.analyzer().execute(state.sqlParser().parsePlan(statement))]
+    yield from tables(state.analyzer().execute(state.sqlParser().parsePlan(statement)))
+
+
+def tables(plan: Any) -> Iterator[Any]:
+    left = [plan]
     while left:
         node = left.pop()
         kind = node.getClass().getSimpleName()
@@ -67,6 +71,12 @@ def test_tables_name_themselves_by_their_place(named: SparkSession) -> None:
     ):
         found = {names(table) for table in relations(spark, statement)}
         assert found == {place}, statement
+    catalog = spark.conf.get("spark.sql.catalog.plake.catalog")
+    assert catalog is not None
+    for path in (place[1], uri):  # of one table, by one name
+        loaded = spark.read.format("plake").option("catalog", catalog).load(path)
+        (table,) = tables(loaded._jdf.queryExecution().analyzed())
+        assert names(table) == place
 
     # They are stored nowhere, and no statement gives them to another table.
     shown = spark.sql(f"SHOW TBLPROPERTIES {TABLE}").collect()
@@ -81,14 +91,17 @@ def test_tables_name_themselves_by_their_place(named: SparkSession) -> None:
     jvm = spark._jvm
     assert jvm is not None
     (constructor,) = jvm.java.lang.Class.forName(
-        "io.plake.spark.catalog.LineageNames", True, loader
+        "io.plake.spark.core.LineageNames", True, loader
     ).getDeclaredConstructors()
     constructor.setAccessible(True)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    arguments = gateway.new_array(jvm.java.lang.Object, 1)
+    arguments = gateway.new_array(jvm.java.lang.Object, 2)
+    arguments[0] = jvm.java.util.HashMap()
     for location, expected in {
         "file:///data/a%20b": ("file", "/data/a b"),
+        "/data/a b/": ("file", "/data/a b"),
+        "/data/t#branch=audit": ("file", "/data/t"),
         "s3://bucket/warehouse/t": ("s3://bucket", "warehouse/t"),
         "s3a://bucket/warehouse/t": ("s3://bucket", "warehouse/t"),
         "gs://bucket/t#branch=audit": ("gs://bucket", "t"),
@@ -99,8 +112,7 @@ def test_tables_name_themselves_by_their_place(named: SparkSession) -> None:
         "hdfs://name:8020/data/t": ("hdfs://name:8020", "/data/t"),
         "no place": (None, None),
     }.items():
-        arguments[0] = jvm.java.util.HashMap()
-        arguments[0].put("location", location)
+        arguments[1] = location
         made = constructor.newInstance(arguments)
         found = tuple(made.get(f"openlineage.dataset.{key}") for key in ("namespace", "name"))
         assert found == expected, location

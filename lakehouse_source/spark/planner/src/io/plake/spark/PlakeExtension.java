@@ -75,7 +75,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       Map.entry(Feature.PUSHDOWN, List.of(
           "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
           "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
-          "scan.FileMetadata", "core.FrameTable", "core.HiddenColumns", "core.PlacedFrame", "core.PlakeSource", "core.Refusal")),
+          "scan.FileMetadata", "core.FrameTable", "core.HiddenColumns", "core.LineageNames", "core.PlacedFrame", "core.PlakeSource", "core.Refusal")),
       Map.entry(Feature.AGGREGATES, List.of(
           "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
       Map.entry(Feature.FUNCTIONS, List.of(
@@ -92,7 +92,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "core.FrameTable", "core.HiddenColumns", "core.Waiting", "core.WriteCommands",
           "core.WriteInfo")),
       Map.entry(Feature.CATALOG, List.of(
-          "PlakeCatalog", "catalog.PlakeTable", "catalog.LineageNames", "catalog.TableWrites", "core.Channel",
+          "PlakeCatalog", "catalog.PlakeTable", "core.LineageNames", "catalog.TableWrites", "core.Channel",
           "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
           "core.SessionTimes", "core.Waiting", "catalog.TableRequests",

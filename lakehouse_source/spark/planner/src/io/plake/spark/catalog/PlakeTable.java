@@ -6,6 +6,7 @@ import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
+import io.plake.spark.core.LineageNames;
 import io.plake.spark.core.NamedTable;
 import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
@@ -29,6 +30,7 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.expressions.ClusterByTransform;
@@ -100,7 +102,8 @@ public class PlakeTable extends FrameTable
     this.options = texts(response.body.get(Vocabulary.ResponseKey.OPTIONS));
     Map<String, String> all = texts(response.body.get(Vocabulary.ResponseKey.PROPERTIES));
     all.putAll(more);
-    this.properties = Collections.unmodifiableMap(new LineageNames(all));
+    this.properties = Collections.unmodifiableMap(
+        new LineageNames(all, all.get(TableCatalog.PROP_LOCATION)));
     this.constraints = TableConstraints.of(
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
     this.computed = response.body.get(Vocabulary.ResponseKey.COMPUTED);

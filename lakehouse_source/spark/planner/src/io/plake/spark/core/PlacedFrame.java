@@ -19,8 +19,16 @@ public final class PlacedFrame extends FrameTable implements SupportsMetadataCol
       Vocabulary.Changes.COLUMNS, "metadataColumns", "metadataTable", Vocabulary.Changes.READ,
       Vocabulary.Option.VIEW);
 
-  private PlacedFrame(PythonDataSourceV2 frame, StructType schema) {
+  private final Map<String, String> properties;
+
+  private PlacedFrame(PythonDataSourceV2 frame, StructType schema, String path) {
     super(frame, schema, HiddenColumns.of(schema));
+    this.properties = new LineageNames(Map.of(), path);
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return properties;
   }
 
   /** Puts it in the place of the tables that Spark makes. */
@@ -46,8 +54,9 @@ public final class PlacedFrame extends FrameTable implements SupportsMetadataCol
         return node;
       }
       try {
+        String path = relation.options().get(Vocabulary.Place.PATH);
         return Relations.copy(relation,
-            new PlacedFrame(Relations.sourceOf(table), table.schema()), relation.options());
+            new PlacedFrame(Relations.sourceOf(table), table.schema(), path), relation.options());
       } catch (ReflectiveOperationException e) {
         Feature.PUSHDOWN.failed(e);
         return node;

@@ -1,10 +1,10 @@
-package io.plake.spark.catalog;
+package io.plake.spark.core;
 
 import java.net.URI;
+import java.net.URISyntaxException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 
 /**
  * The properties of a table, which also answer by which name OpenLineage knows it.
@@ -15,7 +15,7 @@ import org.apache.spark.sql.connector.catalog.TableCatalog;
  * it, so {@code SHOW CREATE TABLE} and {@code LIKE} give it to no other table. A user's property of
  * that name counts more.
  */
-final class LineageNames extends HashMap<String, String> {
+public final class LineageNames extends HashMap<String, String> {
   private static final long serialVersionUID = 1;
   private static final String NAMESPACE = "openlineage.dataset.namespace";
   private static final String NAME = "openlineage.dataset.name";
@@ -30,11 +30,12 @@ final class LineageNames extends HashMap<String, String> {
   private final String namespace;
   private final String name;
 
-  LineageNames(Map<String, String> properties) {
+  /** The properties of a table, and its location or the path by which a user loads it. */
+  public LineageNames(Map<String, String> properties, String location) {
     super(properties);
-    URI place = place(properties.get(TableCatalog.PROP_LOCATION));
-    String path = place == null ? null : place.getPath();
-    if (path == null || path.isEmpty()) {
+    URI place = place(location);
+    String path = place == null || place.getPath() == null ? "" : place.getPath().replaceAll("/+$", "");
+    if (path.isEmpty()) {
       namespace = null;
       name = null;
       return;
@@ -47,9 +48,11 @@ final class LineageNames extends HashMap<String, String> {
 
   private static URI place(String location) {
     try {
-      URI found = location == null ? null : URI.create(location);
+      boolean isPath = location != null && location.startsWith("/");
+      URI found = location == null ? null : isPath
+          ? new URI("file", "", location.split("#branch=")[0], null) : new URI(location);
       return found == null || found.getScheme() == null ? null : found;
-    } catch (IllegalArgumentException e) {
+    } catch (URISyntaxException e) {
       return null;
     }
   }
