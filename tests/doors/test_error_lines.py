@@ -228,6 +228,7 @@ class TestOfTheSinkOfAStream:
         said = self.ends(rows.stream(spark_catalog), place, expectedVersion="9")
         assert said.startswith("[PLAKE_INVALID_OPTION] option 'expectedVersion': is an option of ")
 
+    @pytest.mark.long
     def test_a_schema_that_does_not_fit(
         self, spark_catalog: SparkSession, rows: Folder, place: str
     ) -> None:
@@ -244,6 +245,7 @@ class TestOfTheSinkOfAStream:
         said = self.ends(rows.stream(spark_catalog), place)
         assert said.startswith("[PLAKE_SCHEMA_MISMATCH] column 'k' is not nullable and the data")
 
+    @pytest.mark.long
     def test_a_commit_that_conflicts(
         self, spark_catalog: SparkSession, rows: Folder, place: str, path: str
     ) -> None:

@@ -503,6 +503,7 @@ def test_a_builder_makes_what_its_statement_makes(
         PlakeTable.create(spark_catalog).addColumn("id", "INT").execute()
 
 
+@pytest.mark.long
 def test_versions_and_upkeep(spark_catalog: SparkSession, tmp_path: Path) -> None:
     path = f"{tmp_path}/t"
     for at in range(3):

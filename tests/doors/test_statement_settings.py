@@ -131,6 +131,7 @@ def test_a_write_that_is_done_again_changes_nothing_and_tells_its_metadata(
     assert sorted(spark_catalog.table(name).collect()) == rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", WRITES)
 def test_a_write_on_another_version_than_expected_is_refused(
     spark_catalog: SparkSession, table: tuple[str, str], kind: str

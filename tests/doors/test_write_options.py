@@ -525,6 +525,7 @@ def test_the_same_transaction_of_an_application_is_committed_once(
         save(spark.range(3), tmp_path, txnAppId="app")
 
 
+@pytest.mark.long
 def test_metadata_of_a_commit_is_in_the_history(spark: SparkSession, tmp_path: Path) -> None:
     said = {"who": "ünï", "run": 7, "nested": {"a": [1, None]}}
     save(spark.range(1), tmp_path, commitMetadata=json.dumps(said))

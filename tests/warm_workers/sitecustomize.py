@@ -7,7 +7,8 @@ daemon that has imported the same modules before gives workers that start at onc
 
 import sys
 
-if "pyspark.daemon" in sys.orig_argv:
+# The workers that look up which sources there are need none of this.
+if "pyspark.daemon" in sys.orig_argv and "lookup" not in sys.orig_argv[-1]:
     import importlib
     import pkgutil
 
