@@ -21,7 +21,8 @@ class Identity:
     """A column whose numbers the catalog gives out: unique, with gaps, in no order of commits.
 
     `always`: rows that bring a number are refused; else only rows without one get one. `sequence`
-    names what the numbers are counted by: versions, branches and clones of a dataset share it.
+    names what the numbers are counted by: versions, branches and clones of a dataset share it, and
+    plake chooses it when the column is made.
 
     >>> lake.Identity(start=1000, step=10).sql
     'GENERATED ALWAYS AS IDENTITY (START WITH 1000 INCREMENT BY 10)'
@@ -135,14 +136,26 @@ def declared(schema: pa.Schema, given: Mapping[str, Any]) -> pa.Schema:
                 reason=f"is to be generated as {how!r}",
                 hint="Give the SQL text of an expression, or lake.Identity().",
             ) from error
+        if isinstance(found, Identity) and found.sequence:
+            raise SchemaMismatchError(
+                column=name,
+                reason=f"is to count by the sequence {found.sequence!r}",
+                hint="Leave sequence out: the dataset gets one of its own.",
+            )
         schema = schema.set(at, with_computed(schema.field(at), found))
     return schema
 
 
-def with_sequences(schema: pa.Schema, name: str) -> pa.Schema:
-    """A new schema whose numbers are counted by sequences of its own, which `name` tells apart."""
+def with_sequences(schema: pa.Schema, name: str, before: pa.Schema | None = None) -> pa.Schema:
+    """A new schema whose numbers are counted by sequences of its own, which `name` tells apart.
+
+    Those of the schema `before` of the dataset stay. A schema that was taken from another dataset
+    would use up the numbers of that one.
+    """
+    own = () if before is None else computed_columns(before).values()
+    kept = {how.sequence for how in own if isinstance(how, Identity)}
     for column, how in computed_columns(schema).items():
-        if isinstance(how, Identity) and not how.sequence:
+        if isinstance(how, Identity) and how.sequence not in kept:
             at = schema.get_field_index(column)
             mine = replace(how, sequence=f"{name}.{field_id(schema.field(at))}")
             schema = schema.set(at, with_computed(schema.field(at), mine))

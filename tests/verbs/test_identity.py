@@ -12,6 +12,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
 from lakehouse_source.generated import Numbers, lanes
+from lakehouse_source.read.snapshot import open_snapshot
+from lakehouse_source.schema.computed import computed_columns
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.rows import stage, write_options
 from tests import processes
@@ -155,6 +157,22 @@ def test_branches_clones_and_versions_count_on(dataset: lake.Dataset, tmp_path: 
     assert ids(dataset) == [1, 2, 11, 12]
 
 
+def test_a_schema_of_another_dataset_takes_none_of_its_numbers(
+    dataset: lake.Dataset, tmp_path: Path
+) -> None:
+    with dataset._address.open() as opened, opened.read() as reader:
+        schema = open_snapshot(reader, dataset._address.key, dataset.uri, "").schema
+    assert isinstance(computed_columns(schema)["id"], lake.Identity)
+    with lake.open_catalog(f"sqlite://{tmp_path}/catalog.db") as catalog:
+        other = catalog.create_dataset("other", schema, location=tmp_path / "other")
+        lake.write_dataset(pa.table({"v": [1]}), other.uri, catalog=catalog)
+        mine = lake.open_dataset(other.uri, catalog=catalog)
+        append(mine)
+        assert ids(mine) == [1, 2, 3]
+    append(dataset)
+    assert ids(dataset) == [1, 2]
+
+
 def test_what_is_refused(dataset: lake.Dataset, tmp_path: Path) -> None:
     with lake.open_catalog(f"sqlite://{tmp_path}/other.db") as catalog:
         for type_ in (pa.int32(), pa.string()):
@@ -165,6 +183,10 @@ def test_what_is_refused(dataset: lake.Dataset, tmp_path: Path) -> None:
                     location=tmp_path / "u",
                     generated={"id": lake.Identity()},
                 )
+        with pytest.raises(SchemaMismatchError, match="Leave sequence out"):
+            catalog.create_dataset(
+                "u", SCHEMA, location=tmp_path / "u", generated={"id": lake.Identity(sequence="s")}
+            )
     for wrong in ({"step": 0}, {"start": 1 << 63}, {"start": True}, {"always": 1}):
         with pytest.raises((ValueError, TypeError)):
             lake.Identity(**wrong)  # type: ignore[arg-type]

@@ -359,6 +359,17 @@ def test_a_writer_changes_nothing_that_the_catalog_is_known_by(
         writer.execute(statement.encode())
 
 
+def test_an_appender_does_not_set_numbers_back(place: Place) -> None:
+    with psycopg.connect(place.url_of("appender"), autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO identity_lanes (sequence, lane, next_number, write_id) "
+            "VALUES ('s', 0, 5, NULL)"
+        )
+        connection.execute("UPDATE identity_lanes SET next_number = 7 WHERE sequence = 's'")
+        with pytest.raises(REFUSED):
+            connection.execute("UPDATE identity_lanes SET next_number = 6 WHERE sequence = 's'")
+
+
 # --- the table in SECURITY.md ------------------------------------------------------
 
 _COLUMNS = (

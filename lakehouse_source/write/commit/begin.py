@@ -390,7 +390,7 @@ def _stage(
         schema = with_sequences(schema, write_id)
     elif options.overwrite_schema:
         schema, properties = _other_schema(record, current.schema, incoming, options, uri)
-        schema = with_sequences(schema, write_id)
+        schema = with_sequences(schema, write_id, current.schema)
     else:
         schema, properties = _next_schema(reader, record, current.schema, incoming, options, uri)
     must_match = None

@@ -19,7 +19,8 @@
 -- transaction than its own, expires them, or changes when they were removed, and changes what the
 -- catalog is known by; `committed_by` is the login that commits, whatever a client says; a write
 -- belongs to the login that registered it, and the id of an application to the one that used it first;
--- a version is the next one and has its commit; and bounds in the search index are not made narrower.
+-- a version is the next one and has its commit; numbers of identity columns are not set back; and
+-- bounds in the search index are not made narrower.
 -- By SQL of its own an appender can still add rows that no commit of plake would add (files in a
 -- version that is there, statistics of files that are there): a check of each file made commits 7 %
 -- slower. A writer can remove files in its commits, which the history keeps, and take whole columns
@@ -180,8 +181,8 @@ BEGIN
                 AND NEW.managed IS NOT DISTINCT FROM OLD.managed) THEN
             RETURN NEW;
         END IF;
-    ELSIF TG_TABLE_NAME = 'catalog_settings' THEN
-        NULL;  -- the triggers name the settings
+    ELSIF TG_TABLE_NAME IN ('catalog_settings', 'identity_lanes') THEN
+        NULL;  -- the triggers name the rows
     ELSIF OLD.removed_version IS NULL THEN
         IF TG_TABLE_NAME = 'files' AND OLD.xmin = pg_current_xact_id()::xid THEN
             RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
@@ -342,6 +343,10 @@ CREATE OR REPLACE TRIGGER plake_only_maintainers_change BEFORE DELETE ON catalog
     EXECUTE FUNCTION plake_only_maintainers();
 CREATE OR REPLACE TRIGGER plake_only_maintainers_fence BEFORE INSERT ON catalog_settings
     FOR EACH ROW WHEN (NEW.name = 'fence') EXECUTE FUNCTION plake_only_maintainers();
+-- Numbers that were given out do not come again.
+CREATE OR REPLACE TRIGGER plake_only_maintainers_set_back BEFORE UPDATE ON identity_lanes
+    FOR EACH ROW WHEN (NEW.next_number < OLD.next_number)
+    EXECUTE FUNCTION plake_only_maintainers();
 CREATE OR REPLACE TRIGGER plake_own_writes BEFORE UPDATE OR DELETE ON pending_writes
     FOR EACH ROW WHEN (OLD.login <> session_user) EXECUTE FUNCTION plake_own_writes();
 CREATE OR REPLACE TRIGGER plake_new_branch BEFORE INSERT ON dataset_branches
