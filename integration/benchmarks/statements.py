@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -57,6 +58,8 @@ ROW_COMMANDS = {
 def run(scale: Scale, rounds: int) -> Iterator[Result]:
     base = run_folder() / "statements"
     found: dict[tuple[str, str, str], list[float]] = {}
+    # An installed package has its bytecode: Spark's Python workers do not compile it each time.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     for number in range(rounds):
         systems = (NATIVE, MINE)[:: 1 if number % 2 == 0 else -1]
         for what in (*FIRST, "later"):
@@ -64,7 +67,9 @@ def run(scale: Scale, rounds: int) -> Iterator[Result]:
                 shutil.rmtree(base, ignore_errors=True)
                 base.mkdir(parents=True)
                 command = [sys.executable, __file__, "--child", what, system, str(base)]
-                done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, cwd=ROOT, check=True, env=environment
+                )
                 for question, unit, value in json.loads(done.stdout.splitlines()[-1]):
                     found.setdefault((question, system, unit), []).append(value)
     shutil.rmtree(base, ignore_errors=True)

@@ -9,21 +9,31 @@ version, even both sides of a self join. A write resolves nothing but the write.
 
 from __future__ import annotations
 
+import base64
+import json
 import pickle
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    InputPartition,
 )
 
 from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.spark.protocol.envelope import decode_request, encode_response, for_pickle
-from lakehouse_source.spark.protocol.vocabulary import Envelope, Message, Option, ScanResponse
+from lakehouse_source.spark.protocol.vocabulary import (
+    Entry,
+    Envelope,
+    Message,
+    Option,
+    ScanResponse,
+)
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 
 if TYPE_CHECKING:
@@ -143,6 +153,38 @@ class FromExtension(DataSource):
     @classmethod
     def name(cls) -> str:
         return PlakeDataSource.name()
+
+
+class Maker(DataSource, DataSourceReader):
+    """Makes the data source in the worker that plans its reads: Spark would start one more for it.
+
+    Only the extension's Java uses it (`PlakeSource.java`), as it uses `FromExtension`.
+    """
+
+    def __init__(self, given: str) -> None:
+        self._given: dict[str, Any] = json.loads(base64.b64decode(given))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, ()  # pickled for tasks, of which there are none
+
+    @classmethod
+    def name(cls) -> str:
+        return PlakeDataSource.name()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return self
+
+    def partitions(self) -> list[InputPartition]:
+        from lakehouse_source.spark.reading.packing import ResponsePartition
+
+        kind: Any = FromExtension if self._given[Entry.SEALED] else PlakeDataSource
+        made: PlakeDataSource = kind(CaseInsensitiveDict(self._given[Entry.OPTIONS]))
+        told = {Entry.SCHEMA: made.schema().json()} if self._given[Entry.SCHEMA] else {}
+        told[Entry.INSTANCE] = base64.b64encode(pickle.dumps(made)).decode()
+        return [ResponsePartition(told)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        raise NotImplementedError
 
 
 def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:

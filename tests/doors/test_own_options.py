@@ -28,7 +28,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
     RequestKind,
 )
 from lakehouse_source.spark.session.catalog_request import Request
-from lakehouse_source.spark.source import FromExtension, PlakeDataSource
+from lakehouse_source.spark.source import FromExtension, Maker, PlakeDataSource
 from lakehouse_source.spark.tables import commands
 from tests.doors.frames import load
 
@@ -278,7 +278,8 @@ def test_even_the_extension_runs_nothing_that_a_message_says(dataset: str, tmp_p
 
 
 def test_the_entry_of_the_extension_is_no_source_that_spark_finds() -> None:
-    assert (FromExtension.__module__, FromExtension.__name__) == (Entry.MODULE, Entry.CLASS)
+    for kind, name in ((FromExtension, Entry.CLASS), (Maker, Entry.MAKER)):
+        assert (kind.__module__, kind.__name__) == (Entry.MODULE, name)
     question = made({Message.REQUEST: {RequestKey.COMMAND: RequestKind.LIST_PROCEDURES}})
     assert type(question) is PlakeDataSource
     again = pickle.loads(pickle.dumps(question))

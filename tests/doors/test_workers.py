@@ -94,3 +94,35 @@ def test_workers_keep_modules_out_of_the_collection_after_each_task(
     counts = spark.read.format("plake").load(path).rdd.mapPartitions(ask).collect()
     assert len(counts) == 10
     assert min(counts) > 10_000  # what modules hold; Python 3.12 begins with some hundreds
+
+
+FIRST = """
+import sys
+from pyspark.sql import SparkSession
+import lakehouse_source as lake
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = lake.spark.configure(builder).getOrCreate()
+spark.range(10).write.format("plake").mode("append").save(sys.argv[1])
+assert spark.read.format("plake").load(sys.argv[1]).where("id > 6").count() == 3
+for child in spark._jvm.java.lang.ProcessHandle.current().children().toArray():
+    print("child:", child.info().commandLine().orElse(""))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_first_statements_wait_for_no_process_that_they_can_do_without(tmp_path: Path) -> None:
+    """One looked for packages of other formats, and one made what the next one planned."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", FIRST, str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [line.split()[-1] for line in done.stdout.splitlines() if "pyspark.daemon" in line]
+    assert sorted(one.rpartition(".")[2] for one in found) == [
+        "commit_data_source_write",
+        "plan_data_source_read",
+        "worker",
+        "write_into_data_source",
+    ]

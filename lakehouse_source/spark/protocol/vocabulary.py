@@ -454,10 +454,15 @@ class Reader:
 
 
 class Entry:
-    """The class with which the extension makes the data source, with its own options."""
+    """How the extension makes the data source, with its own options, in a worker that plans."""
 
     MODULE = "lakehouse_source.spark.source"
     CLASS = "FromExtension"
+    MAKER = "Maker"
+    OPTIONS = "options"
+    SEALED = "sealed"
+    SCHEMA = "schema"
+    INSTANCE = "instance"
 
 
 class Option:

@@ -1,6 +1,9 @@
 package io.plake.spark.core;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.charset.StandardCharsets;
+import java.util.Base64;
+import java.util.Map;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -10,6 +13,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceWriteInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
@@ -61,10 +65,15 @@ public class PlakeSource extends PythonDataSourceV2 {
      * class. No name in SQL and no option leads to that class.
      */
     private static PythonFunction entry(PythonFunction stock) {
-      String pickle = "c" + Vocabulary.Entry.MODULE + "\n" + Vocabulary.Entry.CLASS + "\n.";
       return new SimplePythonFunction(
-          pickle.getBytes(StandardCharsets.US_ASCII), stock.envVars(), stock.pythonIncludes(),
+          pickle(Vocabulary.Entry.CLASS, ""), stock.envVars(), stock.pythonIncludes(),
           stock.pythonExec(), stock.pythonVer(), stock.broadcastVars(), stock.accumulator());
+    }
+
+    /** The pickle of a class of plake's module, and what is done with it. */
+    private static byte[] pickle(String name, String use) {
+      return ("c" + Vocabulary.Entry.MODULE + "\n" + name + "\n" + use + ".")
+          .getBytes(StandardCharsets.US_ASCII);
     }
 
     /** Tasks get Spark's own class: executors need none of the jar. */
@@ -79,12 +88,33 @@ public class PlakeSource extends PythonDataSourceV2 {
         String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
       CaseInsensitiveStringMap opened = SessionTimes.in(SealedOptions.opened(options));
       try {
-        return SealedOptions.areIn(opened)
-            ? ours.createDataSourceInPython(shortName, opened, schema)
-            : super.createDataSourceInPython(shortName, opened, schema);
+        return made(opened, schema);
       } catch (Exception e) {
         throw Refusal.raised(e);
       }
+    }
+
+    /**
+     * Makes the instance in the worker that plans reads. Spark has a worker of its own for this, so
+     * that the first query would wait until two Python processes have started.
+     */
+    private PythonDataSourceCreationResult made(
+        CaseInsensitiveStringMap options, Option<StructType> schema) {
+      ObjectNode given = Envelope.object()
+          .put(Vocabulary.Entry.SEALED, SealedOptions.areIn(options))
+          .put(Vocabulary.Entry.SCHEMA, schema.isEmpty());
+      ObjectNode texts = given.putObject(Vocabulary.Entry.OPTIONS);
+      options.forEach(texts::put);
+      String text = Base64.getEncoder().encodeToString(
+          given.toString().getBytes(StandardCharsets.UTF_8));
+      StructType none = new StructType();
+      byte[] maker = pickle(Vocabulary.Entry.MAKER, "(V" + text + "\ntR");
+      Map<?, ?> found = Envelope.responseIn(super.createReadInfoInPython(
+          new PythonDataSourceCreationResult(maker, none), none, false).partitions().head());
+      return new PythonDataSourceCreationResult(
+          Base64.getDecoder().decode((String) found.get(Vocabulary.Entry.INSTANCE)),
+          schema.isDefined() ? schema.get()
+              : (StructType) DataType.fromJson((String) found.get(Vocabulary.Entry.SCHEMA)));
     }
 
     @Override
