@@ -101,7 +101,7 @@ def answer(query: str, catalog: lake.DatasetCatalog | None) -> tuple[Any, dict[s
         ("SELECT x.p FROM (SELECT 9 AS p) x WHERE EXISTS (SELECT * FROM t y WHERE x.p = 9)", 4),
     ],
 )  # fmt: skip
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_a_query_gives_what_duckdb_gives(
     query: str, files: int | None, catalog: lake.DatasetCatalog
 ) -> None:

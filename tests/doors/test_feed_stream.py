@@ -92,7 +92,7 @@ class FeedEngine(Engine):
 
 @pytest.mark.parametrize("release", ["4.1", "4.3"])
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_each_change_is_told_once_over_any_history_and_any_kills(
     seed: int, release: str, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_rows_are_the_same_with_filters_and_without(
     uri: str, tmp_path: Path, condition: str

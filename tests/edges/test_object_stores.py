@@ -79,6 +79,7 @@ def ids_of(found: Any) -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["f.parquet", "k=1/f.parquet", *ODD_NAMES])
 def test_a_file_is_written_read_listed_and_deleted(
     store: ObjectStore, storage: Storage, folder: str, name: str

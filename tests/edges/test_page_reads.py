@@ -479,6 +479,7 @@ def test_a_file_of_others_with_an_index_is_read_by_pages(
     assert page_reads["reads"] >= 6
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not PUBLIC, reason="the public test files are not here")
 @pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
 def test_public_files_have_the_same_rows_by_pages(

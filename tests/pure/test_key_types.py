@@ -10,7 +10,7 @@ from tests.key_types import KEYS, compared, joined, matches, stored
 
 
 @pytest.mark.parametrize("left", KEYS)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 def test_keys_are_equal_as_their_values_are(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for place, right in enumerate(KEYS):
         # Every other pair by Arrow's join, which large tables take.

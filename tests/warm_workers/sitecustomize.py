@@ -12,8 +12,6 @@ if "pyspark.daemon" in sys.orig_argv and "lookup" not in sys.orig_argv[-1]:
     import importlib
     import pkgutil
 
-    import pyarrow.dataset
-    import pyarrow.parquet  # noqa: F401
     import pyspark.sql.worker.create_data_source
     import pyspark.sql.worker.plan_data_source_read
     import pyspark.worker  # noqa: F401
