@@ -267,11 +267,16 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   private String alter(StatementWords words) throws ParseException {
-    Subject table = subject(words);
+    List<String> name = words.name(spark);
+    boolean isConstraint = words.take("ADD", "CONSTRAINT");
+    if (!isConstraint && !words.isNext("CREATE") && !words.isNext("DROP")) {
+      return null; // the metastore is not asked for tables of Spark's other statements
+    }
+    Subject table = subject(name);
     if (table == null) {
       return null;
     }
-    return words.take("ADD", "CONSTRAINT") ? constraint(table, words) : reference(table, words);
+    return isConstraint ? constraint(table, words) : reference(table, words);
   }
 
   /**
@@ -352,7 +357,10 @@ public final class ProcedureStatements implements InvocationHandler {
 
   /** The table that comes next, of a catalog of plake; null: of another one. */
   private Subject subject(StatementWords words) throws ParseException {
-    List<String> parts = words.name(spark);
+    return subject(words.name(spark));
+  }
+
+  private Subject subject(List<String> parts) {
     if (parts == null) {
       return null;
     }

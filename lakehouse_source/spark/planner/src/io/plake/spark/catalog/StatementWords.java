@@ -53,6 +53,10 @@ final class StatementWords {
     return true;
   }
 
+  boolean isNext(String expected) {
+    return word(at).equalsIgnoreCase(expected);
+  }
+
   boolean skip() {
     at++;
     return at <= tokens.size();

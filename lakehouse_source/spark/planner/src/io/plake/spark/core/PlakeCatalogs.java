@@ -1,10 +1,13 @@
 package io.plake.spark.core;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
+import java.util.UUID;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Tuple2;
@@ -39,7 +42,8 @@ public final class PlakeCatalogs {
     if (options.isEmpty() && !known.isEmpty()) {
       return known.contains(Relations.SOURCE) ? Relations.SOURCE : known.get(0);
     }
-    String name = Relations.SOURCE + "_of_" + Integer.toHexString(options.hashCode());
+    String name = Relations.SOURCE + "_" + UUID.nameUUIDFromBytes(
+        new TreeMap<>(options).toString().getBytes(StandardCharsets.UTF_8)).toString().replace('-', '_');
     options.forEach((key, value) -> SQLConf.get().setConfString(PREFIX + name + "." + key, value));
     SQLConf.get().setConfString(PREFIX + name, "io.plake.spark.PlakeCatalog");
     return name;
