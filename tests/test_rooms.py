@@ -26,7 +26,7 @@ FLOORS = (
     ("streaming",),
     ("language", "deletion"),
     ("constraints", "layout", "pictures", "pruning"),
-    ("generated",),
+    ("default_values", "generated"),
     # --- above: rooms that touch something outside the process
     ("failpoints", "logs", "progress", "storage"),
     ("catalog", "parquet"),

@@ -31,7 +31,7 @@ from lakehouse_source.parquet.new_file import column_at, verify_stored
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
 from lakehouse_source.parquet.writer import checked_rows, partition_values
 from lakehouse_source.pruning.bounds import encode_row_group
-from lakehouse_source.schema.defaults import write_default
+from lakehouse_source.schema.defaults import has_write_default
 from lakehouse_source.schema.fields import Leaf, children, field_id, find_field, is_nested, leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.schema.paths import walk
@@ -293,7 +293,7 @@ def _needs_no_check(spec: WriteSpec, relation: Any) -> bool:
         found = next((n for n in types if n.lower() == field.name.lower()), None)
         if not field.nullable or is_nested(field.type) or has_lengths(field):
             return False
-        if found is None and write_default(field) is not None:
+        if found is None and has_write_default(field):
             return False
         if found is not None and types[found] != card(field.type).duckdb:
             return False

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_source.constraints import Constraint
+from lakehouse_source.default_values import Defaults
 from lakehouse_source.generated import Generated, Numbers
 from lakehouse_source.language import BoundPredicate
+from lakehouse_source.schema.defaults import default_sql, write_default
 from lakehouse_source.schema.fields import hidden_columns, without_metadata
 from lakehouse_source.storage import StorageLocation
 
@@ -39,7 +41,8 @@ class WriteSpec:
     `schema` is the dataset's schema (with ids) that the files are written under.
     `must_match` is the condition of an `overwrite where`: a row that does not satisfy it is
     refused, and so is a row that breaks one of `constraints`, or has another value in a column of
-    `generated`, whose missing values are computed. `numbers` are those of identity columns.
+    `generated`, whose missing values are computed. `numbers` are those of identity columns,
+    `defaults` what default expressions gave when the write began.
     `moved_rows`: rows come from other files, and the batches have the hidden columns too.
     `cluster_by` are paths of columns: rows that are gathered together are put in this order, and
     the rows of each row group are then sorted by `sort_by`. `ordered_by` are such paths where all
@@ -62,8 +65,13 @@ class WriteSpec:
     constraints: tuple[Constraint, ...] = ()
     generated: tuple[Generated, ...] = ()
     numbers: tuple[Numbers, ...] = ()
+    defaults: Defaults = field(default_factory=dict)
     max_open_files: int = MAX_OPEN_FILES
     moved_rows: bool = False
+
+    def default(self, field: pa.Field) -> pa.Scalar | None:
+        """The value of a field in rows from data that lacks it; None: NULL."""
+        return write_default(field) if default_sql(field) is None else self.defaults[field.name]
 
     def of_rows_as_they_are(self) -> WriteSpec:
         """For rows that the dataset has: they are not checked again, and keep their identities."""

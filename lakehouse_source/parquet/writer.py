@@ -31,7 +31,6 @@ from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.align import align, by_name, check_digits
 from lakehouse_source.schema.arrow_arrays import shown_row, with_offsets
-from lakehouse_source.schema.defaults import write_default
 from lakehouse_source.schema.fields import hidden_columns, leaves
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.schema.spark_metadata import fitted_texts
@@ -294,7 +293,7 @@ def checked_rows(spec: WriteSpec, batch: pa.RecordBatch, counter: Counter) -> pa
     """
     table = pa.Table.from_batches([batch])
     wanted = lacking(spec.row_schema, (*spec.generated, *spec.numbers))
-    table = align(table, wanted, batch.schema, by_name, write_default)
+    table = align(table, wanted, batch.schema, by_name, spec.default)
     check_digits(table)
     if not spec.moved_rows:
         table = fitted_texts(table, spec.schema)

@@ -338,6 +338,7 @@ class SetDefault:
 
     path: Path
     value: Any
+    sql: str | None = None
 
     def apply(self, schema: pa.Schema, facts: Facts) -> tuple[pa.Schema, tuple[int | None, ...]]:
         place = find(schema, self.path)
@@ -348,10 +349,18 @@ class SetDefault:
         value = self.value
         if value is not None:
             value = checked_default(value, field.type, shown(self.path))
-        return with_field(schema, place, with_write_default(field, value)), (field_id(field),)
+        if self.sql is not None and len(place) > 1:
+            raise SchemaMismatchError(
+                column=shown(self.path),
+                reason=f"is in a struct and cannot have the default {self.sql}",
+                hint="Give a value, or write the column with the rows.",
+            )
+        changed = with_write_default(field, value, self.sql)
+        return with_field(schema, place, changed), (field_id(field),)
 
     def __str__(self) -> str:
-        return f"set default of {shown(self.path)} to {cut_repr(self.value)}"
+        value = cut_repr(self.value) if self.sql is None else self.sql
+        return f"set default of {shown(self.path)} to {value}"
 
 
 @dataclass(frozen=True, slots=True)

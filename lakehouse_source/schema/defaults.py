@@ -10,6 +10,10 @@ A file lacks a field if no column of it has the field's id. The time at which th
 does not matter: a foreign file that was added after the field gives the initial default too.
 Without an initial default such rows have NULL.
 
+A write default may also be the SQL text of an expression over no column, such as
+`current_timestamp()`, which a write evaluates once when it begins (`default_values.py`). Only
+top-level columns have one.
+
 Only leaf fields have defaults. They are stored as the JSON of `json_values`, in the type that
 the field has in the same schema; a promotion converts them.
 """
@@ -36,6 +40,7 @@ from lakehouse_source.schema.types import Fit, fit
 
 _INITIAL = b"plake:initial_default"
 _WRITE = b"plake:write_default"
+_SQL = b"plake:write_default_sql"
 _KEYS = (_INITIAL, _WRITE)
 
 
@@ -49,23 +54,37 @@ def write_default(field: pa.Field) -> pa.Scalar | None:
     return _read(field, _WRITE)
 
 
+def default_sql(field: pa.Field) -> str | None:
+    """The SQL text of the write default; None: it is a value, or there is none."""
+    raw: bytes | None = (field.metadata or {}).get(_SQL)
+    return None if raw is None else raw.decode()
+
+
+def has_write_default(field: pa.Field) -> bool:
+    """Tell whether data may lack the field and its rows get a value."""
+    return default_sql(field) is not None or write_default(field) is not None
+
+
 def with_defaults(field: pa.Field, value: pa.Scalar) -> pa.Field:
     """A new field with a value as its initial and its write default."""
     text = _encoded(value)
     return with_metadata(field, {_INITIAL: text, _WRITE: text})
 
 
-def with_write_default(field: pa.Field, value: pa.Scalar | None) -> pa.Field:
-    """The field with another write default, None: without one."""
-    if value is not None:
-        return with_metadata(field, {_WRITE: _encoded(value)})
-    kept = {key: text for key, text in (field.metadata or {}).items() if key != _WRITE}
-    return field.with_metadata(kept)
+def with_write_default(
+    field: pa.Field, value: pa.Scalar | None, sql: str | None = None
+) -> pa.Field:
+    """The field with another write default, a value or the text of one; None: without one."""
+    kept = {key: text for key, text in (field.metadata or {}).items() if key not in (_WRITE, _SQL)}
+    field = field.with_metadata(kept)
+    if sql is not None:
+        return with_metadata(field, {_SQL: sql.encode()})
+    return field if value is None else with_metadata(field, {_WRITE: _encoded(value)})
 
 
 def without_default(field: pa.Field) -> pa.Field:
     """The field without an initial default: rows in files that lack the field have NULL."""
-    kept = {key: text for key, text in (field.metadata or {}).items() if key not in _KEYS}
+    kept = {key: text for key, text in (field.metadata or {}).items() if key not in (*_KEYS, _SQL)}
     return field.with_metadata(kept)
 
 

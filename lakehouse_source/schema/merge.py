@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.computed import computed
-from lakehouse_source.schema.defaults import promoted, write_default
+from lakehouse_source.schema.defaults import has_write_default, promoted
 from lakehouse_source.schema.fields import (
     assign_ids,
     children,
@@ -223,7 +223,7 @@ class _Merger:
             if theirs is not None:
                 added.remove(theirs)
                 result.append(self.field(mine, theirs, above + mine.name))
-            elif mine.nullable or write_default(mine) is not None or computed(mine) is not None:
+            elif mine.nullable or has_write_default(mine) or computed(mine) is not None:
                 result.append(mine)
             else:
                 raise SchemaMismatchError(

@@ -114,6 +114,8 @@ def test_spark_writes_the_default_where_its_frame_lacks_the_column(
     dataset = lake.open_dataset(uri)
     dataset.add_column("c", pa.string(), default="first", nullable=False)
     dataset.set_default("c", "second")
+    dataset.add_column("at", pa.timestamp("us", "UTC"))
+    dataset.set_default("at", sql="current_timestamp()")
     frame = using.createDataFrame([(2, "x"), (3, "y")], "k bigint, p string")
     save(frame, uri)
     save(using.createDataFrame([(4, "y", "own")], "k bigint, p string, c string"), uri)
@@ -123,29 +125,48 @@ def test_spark_writes_the_default_where_its_frame_lacks_the_column(
          overwriteWhere="p = 'x' AND c = 'first' OR k = 5")  # fmt: skip
     expected = {2: "second", 3: "second", 4: "own", 5: "second"}
     assert {row.k: row.c for row in load(using, uri).collect()} == expected
+    at = {row.k: row.at for row in load(using, uri).collect()}
+    assert at[2] == at[3] < at[4] < at[5], "one time for each frame"
     dataset.refresh().set_default("c", None)
     with pytest.raises(Exception, match="does not have it"):
         save(frame, uri)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    ["current_timestamp()", "CURRENT_TIMESTAMP", "now() - INTERVAL '1' HOUR", "localtimestamp()"],
-)
-def test_a_default_that_each_statement_evaluates_anew_is_refused(
-    spark_catalog: SparkSession, sql: str
-) -> None:
-    spark_catalog.sql("CREATE OR REPLACE TABLE plake.default.clock (id INT) USING plake")
-    for statement in (
-        f"CREATE TABLE plake.default.clock_new (id INT, at TIMESTAMP DEFAULT {sql}) USING plake",
-        f"ALTER TABLE plake.default.clock ADD COLUMN at TIMESTAMP DEFAULT {sql}",
-    ):
-        with pytest.raises(AnalysisException, match="has another one in each statement: column at"):
-            spark_catalog.sql(statement)
-    spark_catalog.sql("ALTER TABLE plake.default.clock ADD COLUMN at TIMESTAMP")
-    with pytest.raises(AnalysisException, match="has another one in each statement: column at"):
-        spark_catalog.sql(f"ALTER TABLE plake.default.clock ALTER COLUMN at SET DEFAULT {sql}")
-    spark_catalog.sql(
-        "ALTER TABLE plake.default.clock ALTER COLUMN at SET DEFAULT to_timestamp('2026-01-01')"
-    )
-    assert not spark_catalog.catalog.tableExists("plake.default.clock_new")
+def test_each_statement_has_its_time_as_default(spark_catalog: SparkSession) -> None:
+    sql, name = spark_catalog.sql, "plake.default.clock"
+    sql(f"CREATE OR REPLACE TABLE {name} (id INT, at TIMESTAMP DEFAULT current_timestamp(), "
+        "day DATE) USING plake")  # fmt: skip
+    sql(f"ALTER TABLE {name} ALTER COLUMN day SET DEFAULT CURRENT_DATE")
+    begin = datetime.now()
+    sql(f"INSERT INTO {name} (id) VALUES (1), (2)")
+    sql(f"INSERT INTO {name} VALUES (3, DEFAULT, DEFAULT), (4, NULL, NULL)")
+    sql(f"MERGE INTO {name} AS t USING (SELECT 4 AS id UNION ALL SELECT 5) AS s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET at = DEFAULT "
+        "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)")  # fmt: skip
+    frame = spark_catalog.createDataFrame([(6,), (7,)], "id int")
+    frame.writeTo(name).append()
+    rows = {row.id: row for row in spark_catalog.table(name).collect()}
+    assert sorted(rows) == [*range(1, 8)]
+    for row in rows.values():
+        assert begin <= row.at <= datetime.now(), row
+        assert (row.day is None) == (row.id == 4)
+    for same in ((1, 2), (6, 7)):
+        assert len({rows[id].at for id in same}) == 1
+    assert len({rows[id].at for id in (1, 3, 4, 6)}) == 4
+    assert "current_timestamp()" in sql(f"SHOW CREATE TABLE {name}").first()[0]
+    sql(f"ALTER TABLE {name} ALTER COLUMN at DROP DEFAULT")
+    sql(f"INSERT INTO {name} (id) VALUES (10)")
+    assert sql(f"SELECT at FROM {name} WHERE id = 10").first().at is None
+
+
+def test_a_default_of_each_statement_that_is_none_of_plake(spark_catalog: SparkSession) -> None:
+    sql, name = spark_catalog.sql, "plake.default.clock_2"
+    sql(f"CREATE OR REPLACE TABLE {name} (id INT, by STRING) USING plake")
+    with pytest.raises(AnalysisException, match="ALTER COLUMN at SET DEFAULT current_timestamp"):
+        sql(f"ALTER TABLE {name} ADD COLUMN at TIMESTAMP DEFAULT current_timestamp()")
+    with pytest.raises(AnalysisException, match="cannot have the default"):
+        sql(f"ALTER TABLE {name} ALTER COLUMN by SET DEFAULT current_user()")
+    with pytest.raises(AnalysisException, match="cannot have the default"):
+        sql("CREATE TABLE plake.default.clock_3 (id INT, by STRING DEFAULT current_user())")
+    assert not spark_catalog.catalog.tableExists("plake.default.clock_3")
+    sql(f"ALTER TABLE {name} ALTER COLUMN by SET DEFAULT upper('x')")

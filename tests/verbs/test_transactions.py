@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.catalog.sql.writer import CatalogTransaction
+from lakehouse_source.write.commit.transaction import TransactionCatalog
 from tests import processes
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
@@ -338,3 +340,39 @@ def test_upkeep_follows_the_commit(a: str, catalog: lake.Catalog) -> None:
             tx.write(rows_of({id: 0}), a)
         assert all(one.operation != "rewrite" for one in tx.open_dataset(a).history())
     assert lake.open_dataset(a, catalog=catalog).history()[0].operation == "rewrite"
+
+
+def test_datasets_are_locked_in_one_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that changed the second one first waited for others, and they for it."""
+    with lake.open_catalog(f"sqlite://{tmp_path}/order.db") as catalog:
+        a, b = (str(tmp_path / name) for name in "ab")
+        for uri in (a, b):
+            lake.write_dataset({"id": [1]}, uri, catalog=catalog)
+        locked: list[list[int]] = [[]]  # the ids of each transaction of the database
+        replayed = TransactionCatalog._replayed
+
+        def beginning(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            locked.append([])
+            return replayed(self, *arguments, **keywords)
+
+        monkeypatch.setattr(TransactionCatalog, "_replayed", beginning)
+
+        def noted(name: str) -> None:
+            lock = getattr(CatalogTransaction, name)
+
+            def locking(tx: CatalogTransaction, *arguments: Any) -> Any:
+                found = lock(tx, *arguments)
+                record = getattr(found, "dataset", found)
+                locked[-1].append(record.id)
+                return found
+
+            monkeypatch.setattr(CatalogTransaction, name, locking)
+
+        for name in ("lock_dataset", "lock_for"):
+            noted(name)
+        with lake.transaction(catalog) as tx:
+            tx.open_dataset(b).delete("id = 1")
+            tx.open_dataset(a).delete("id = 1")
+        firsts = [list(dict.fromkeys(ids)) for ids in locked]
+        assert all(ids == sorted(ids) for ids in firsts), locked
+        assert [1, 2] in firsts

@@ -211,7 +211,8 @@ class RequestKey:
     """Keys of `Message.REQUEST`: what Spark's catalog asks `spark/tables/commands.py`.
 
     Types and schemas are Spark's JSON. A value is `{FIELD, VALUE}` as text: the name of a column,
-    and a condition (see `Key`) that the column equals the value; or null.
+    and a condition (see `Key`) that the column equals the value; or null. A default may be
+    `{FIELD, Computed.EXPRESSION}` instead: its SQL text.
     """
 
     COMMAND = "ask"  # a value of `RequestKind`

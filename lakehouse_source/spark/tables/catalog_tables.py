@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from lakehouse_source.catalog.qualified_names import quoted
 from lakehouse_source.catalog.sql.names import NamedDataset
 from lakehouse_source.datasets import DatasetCatalog
+from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -22,6 +23,7 @@ from lakehouse_source.schema.computed import declared
 from lakehouse_source.schema.defaults import with_write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.spark.protocol.vocabulary import (
+    Computed,
     RequestKey,
     ResponseKey,
     Stage,
@@ -183,8 +185,10 @@ def _with_defaults(request: Request, schema: pa.Schema) -> pa.Schema:
         value = json.loads(text)
         at = schema.names.index(value[RequestKey.FIELD])
         field = schema.field(at)
-        default = literal_value(value[RequestKey.VALUE], field.type)
-        schema = schema.set(at, with_write_default(field, default))
+        sql = value.get(Computed.EXPRESSION)
+        default = None if sql else literal_value(value[RequestKey.VALUE], field.type)
+        schema = schema.set(at, with_write_default(field, default, sql))
+    defaults_of(schema)
     return schema
 
 

@@ -30,7 +30,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.computed import clause, computed_columns, document_of
-from lakehouse_source.schema.defaults import write_default
+from lakehouse_source.schema.defaults import default_sql, write_default
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope
 from lakehouse_source.spark.protocol.vocabulary import (
@@ -301,9 +301,11 @@ def _columns(table: RowsFrame | ChangesFrame) -> StructType:
     snapshot = table.snapshot()
     fields = []
     for field, stored in zip(spark_schema(snapshot.schema).fields, snapshot.schema):
-        value = write_default(stored)
+        value, sql = write_default(stored), default_sql(stored)
         if value is not None:
-            metadata = dict(field.metadata or {}) | {_SPARK_DEFAULT: _sql(value, stored)}
+            sql = _sql(value, stored)
+        if sql is not None:
+            metadata = dict(field.metadata or {}) | {_SPARK_DEFAULT: sql}
             field = StructField(field.name, field.dataType, field.nullable, metadata)
         fields.append(field)
     return StructType(fields)

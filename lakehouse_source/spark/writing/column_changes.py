@@ -13,7 +13,7 @@ from pyspark.sql.types import _parse_datatype_json_value as parse_type
 
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.spark.protocol.vocabulary import Change, RequestKey
+from lakehouse_source.spark.protocol.vocabulary import Change, Computed, RequestKey
 from lakehouse_source.spark.reading.decode_conditions import literal_value
 from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
@@ -63,7 +63,11 @@ def change_column(schema: SchemaUpdate, before: pa.Schema, change: Mapping[str, 
         assert kind == Change.DEFAULT, kind
         names = [name.lower() for name in before.names]
         type_ = before.field(names.index(path[0].lower())).type
-        schema.set_default(path, _default(change, type_))
+        given = json.loads(change.get(RequestKey.VALUE) or "{}")
+        if Computed.EXPRESSION in given:
+            schema.set_default(path, sql=given[Computed.EXPRESSION])
+        else:
+            schema.set_default(path, _default(change, type_))
 
 
 def _move(schema: SchemaUpdate, path: Sequence[str], change: Mapping[str, Any]) -> None:

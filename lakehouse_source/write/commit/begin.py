@@ -26,6 +26,7 @@ from lakehouse_source.catalog.committer import claims
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.constraints import Constraint, bound, of_new, retyped
+from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import (
     DatasetNotFoundError,
     ForeignFolderError,
@@ -427,6 +428,7 @@ def _stage(
         must_match=must_match,
         constraints=constraints,
         generated=generated(schema),
+        defaults=defaults_of(schema),
     )
     check_can_write(spec)
     return StagedWrite(

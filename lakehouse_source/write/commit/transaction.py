@@ -14,7 +14,7 @@ who commit to it meanwhile get the version that the later statement has built up
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar, cast
@@ -29,7 +29,7 @@ from lakehouse_source.catalog.base import (
 from lakehouse_source.catalog.sql.statements import NEW_FILE_IDS, Row, Session, Statement
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import SeenVersion, WriteResult
+from lakehouse_source.model import DatasetRecord, SeenVersion, WriteResult
 from lakehouse_source.write.commit.conflicts import Collision, Isolation, conflict
 
 T = TypeVar("T")
@@ -219,7 +219,7 @@ class TransactionCatalog(Catalog):
         entry = _Entry(key, uri, write_id, work, undo)
 
         def attempt(tx: CatalogTransaction) -> NoReturn:
-            replayed, used = self._replayed(tx)
+            replayed, used = self._replayed(tx, {key})
             result = self._run(replayed, entry, used)
             self._pin({*used, key})
             raise _Done(result)
@@ -255,8 +255,7 @@ class TransactionCatalog(Catalog):
             return self._results
 
         def carried_out(tx: CatalogTransaction, _: object) -> bool:
-            for key in {one.key for one in self._entries}:
-                tx.lock_dataset(key)  # a running COMMIT holds the lock
+            _locked(tx, {one.key for one in self._entries})  # a running COMMIT holds the locks
             return any(tx.transaction_by_write_id(one.write_id) for one in self._entries)
 
         found = self._with_ids(
@@ -312,16 +311,16 @@ class TransactionCatalog(Catalog):
                 return
 
     def _replayed(
-        self, tx: CatalogTransaction, *, ending: bool = False
+        self, tx: CatalogTransaction, further: Collection[str] = (), *, ending: bool = False
     ) -> tuple[CatalogTransaction, set[str]]:
-        """The transaction after all that waits, and the datasets that it is asked for from now."""
-        keys = {one.key for one in self._entries}
+        """The transaction after all that waits, and the datasets that it is asked for from now.
+
+        `further` are datasets that it is going to lock.
+        """
+        keys = {*further, *(one.key for one in self._entries)}
         if ending:
             keys |= {one.key for one in self._reads}
-        records = [record for record in map(tx.dataset, sorted(keys)) if record is not None]
-        # Transactions that lock in different orders would wait for each other.
-        for record in sorted(records, key=lambda one: one.id):
-            tx.lock_dataset(record.base_uri)
+        records = _locked(tx, keys)
         found = (tx.current(record.base_uri) for record in records)
         self._heads = {
             now.dataset.base_uri: SeenVersion(now.dataset.current_version, now.write_id)
@@ -361,6 +360,14 @@ class TransactionCatalog(Catalog):
     def _reserve(self, count: int) -> None:
         with self.database.write() as tx:
             self._free_ids += tx.reserve_file_ids(max(count, _IDS_AT_ONCE))
+
+
+def _locked(tx: CatalogTransaction, keys: Collection[str]) -> list[DatasetRecord]:
+    """Lock datasets. Transactions that lock in different orders would wait for each other."""
+    found = [record for record in map(tx.dataset, sorted(keys)) if record is not None]
+    for record in sorted(found, key=lambda one: one.id):
+        tx.lock_dataset(record.base_uri)
+    return found
 
 
 class _Noted(CatalogTransaction):

@@ -14,6 +14,7 @@ from lakehouse_source.arguments import flag
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import retyped
+from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
 from lakehouse_source.generated import check_sources
 from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
@@ -124,11 +125,12 @@ class SchemaUpdate:
             value = checked_default(default, storage_type(type, shown(path)), shown(path))
         self._add(AddColumn(path, type, comment, value, flag("nullable", nullable)))
 
-    def set_default(self, name: Name, value: Any) -> None:
+    def set_default(self, name: Name, value: Any = None, *, sql: str | None = None) -> None:
         """Set the value of a column in rows written later from data that lacks the column.
 
         None: such rows have NULL. Rows that were written before do not change. Nested columns and
-        partition columns cannot have a default.
+        partition columns cannot have a default. `sql` is an expression over no column: all rows of
+        one write have one `current_timestamp()`.
 
         >>> dataset.set_default("carrier", "UA").version
         2
@@ -137,7 +139,11 @@ class SchemaUpdate:
         >>> dataset.refresh().scan("month = 4").to_table()["carrier"].to_pylist()
         ['UA']
         """
-        self._add(SetDefault(checked_path(name, "name"), value))
+        if sql is not None and value is not None:
+            raise InvalidOptionError(
+                option="sql", value=sql, reason="cannot be given together with a value."
+            )
+        self._add(SetDefault(checked_path(name, "name"), value, sql))
 
     def rename_column(self, name: Name, new_name: str) -> None:
         """Rename a column or a field of a struct; `new_name` is its own name, not a path.
@@ -303,6 +309,7 @@ def change_schema(
         if after.equals(before, check_metadata=True):
             return None
         check_sources(before, after)
+        defaults_of(after)  # the type of a column may have changed
         affected = retyped(record.properties.constraints, before, after)
         if affected and record.current_version != checked:
             rows = "rows may have come, and a constraint reads a column whose type changes"

@@ -11,29 +11,29 @@ import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Refuses default values that differ from one INSERT to the next.
+ * Tells default values that differ from one INSERT to the next.
  *
  * <p>Spark evaluates the SQL of a default in each statement, and takes {@code current_timestamp()}
- * for a constant. plake keeps the value that the SQL had once, because it also writes without Spark.
+ * for a constant. plake keeps the value that other SQL had once, because it also writes without
+ * Spark, and of these the text, which its own writers evaluate.
  */
 final class ConstantDefaults {
   private static final Set<String> OTHERS = Set.of(
       "now", "curdate", "localtimestamp", "user", "session_user");
 
-  /** @param sql the default value of a column as the user wrote it; null: it has none */
-  static void check(String column, String sql) {
-    if (sql == null || sql.isEmpty()) {
-      return;
+  /** @param sql the default value of a new column, which rows that are there would have too */
+  static void checkAdded(String column, String sql) {
+    if (changes(sql)) {
+      throw Refusal.because("rows that are there have one default value, and " + sql
+          + " has another one in each statement: column " + column
+          + ". Add the column, and then ALTER COLUMN " + column + " SET DEFAULT " + sql + ".");
     }
-    CatalystSqlParser$.MODULE$.parseExpression(sql).foreach(part -> {
-      String function = changing(part);
-      if (function != null) {
-        throw Refusal.because("plake keeps the default value of a column as a value, and " + function
-            + " has another one in each statement: column " + column
-            + ". Leave DEFAULT out, and name the value in each INSERT.");
-      }
-      return null;
-    });
+  }
+
+  /** @param sql the default value of a column as the user wrote it; null: it has none */
+  static boolean changes(String sql) {
+    return sql != null && !sql.isEmpty()
+        && CatalystSqlParser$.MODULE$.parseExpression(sql).exists(part -> changing(part) != null);
   }
 
   /** The name of a function whose value belongs to a statement; null where it is none. */

@@ -59,9 +59,15 @@ public final class TableRequests {
     ComputedColumns.put(request, columns);
     ArrayNode defaults = request.putArray(Vocabulary.RequestKey.DEFAULTS);
     for (Column column : columns) {
+      if (column.defaultValue() == null) {
+        continue;
+      }
       // Columns of a query bring the text of a default along, and no value: nobody declared it.
-      if (column.defaultValue() != null && column.defaultValue().getValue() != null) {
-        ConstantDefaults.check(column.name(), column.defaultValue().getSql());
+      boolean hasValue = column.defaultValue().getValue() != null;
+      String sql = column.defaultValue().getSql();
+      if ((hasValue || !staged) && ConstantDefaults.changes(sql)) {
+        defaults.add(expression(column.name(), sql));
+      } else if (hasValue) {
         defaults.add(value(column.name(), column.dataType(), column.defaultValue().getValue()));
       }
     }
@@ -154,6 +160,11 @@ public final class TableRequests {
     return found.toString();
   }
 
+  private static String expression(String column, String sql) {
+    return Envelope.object().put(Vocabulary.RequestKey.FIELD, column)
+        .put(Vocabulary.Computed.EXPRESSION, sql).toString();
+  }
+
   /** Whether {@link #alter} needs the table's columns. */
   public static boolean needsTypes(TableChange[] changes) {
     return Arrays.stream(changes)
@@ -219,7 +230,7 @@ public final class TableRequests {
       position(one, added.position());
       if (added.defaultValue() != null) {
         String name = added.fieldNames()[added.fieldNames().length - 1];
-        ConstantDefaults.check(name, added.defaultValue().getSql());
+        ConstantDefaults.checkAdded(name, added.defaultValue().getSql());
         one.put(Vocabulary.RequestKey.VALUE,
             value(name, added.dataType(), added.defaultValue().getValue()));
       }
@@ -245,8 +256,9 @@ public final class TableRequests {
       one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.DEFAULT);
       String sql = defaultOf((TableChange.UpdateColumnDefaultValue) change);
       if (sql != null && !sql.isEmpty()) {
-        ConstantDefaults.check(change.fieldNames()[change.fieldNames().length - 1], sql);
-        one.put(Vocabulary.RequestKey.VALUE, evaluated(change.fieldNames(), sql, columns));
+        String name = change.fieldNames()[change.fieldNames().length - 1];
+        one.put(Vocabulary.RequestKey.VALUE, ConstantDefaults.changes(sql)
+            ? expression(name, sql) : evaluated(change.fieldNames(), sql, columns));
       }
     } else {
       throw Refusal.because("plake cannot change this of a column: "
