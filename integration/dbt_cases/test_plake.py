@@ -28,7 +28,7 @@ select * from values (1, 'a'), (2, 'b'), (2, 'c'), (cast(null as int), 'd') as t
 """
 KEPT = """
 {{ config(materialized='table', contract={'enforced': true}, grants={'select': ['someone']}) }}
-select k, v from values (1, 5), (2, {{ var('n', 6) }}) as t (k, v) where v <> -9
+select k, v from values (1, 5), ({{ var('k', 2) }}, {{ var('n', 6) }}) as t (k, v) where v <> -9
 """
 PYTHON = """
 import pandas
@@ -48,9 +48,10 @@ models:
   - name: kept
     constraints:
       - {type: check, name: small, expression: "v < 10"}
+      - {type: primary_key, columns: [k]}
     columns:
       - {name: k, data_type: int, constraints: [{type: not_null}]}
-      - {name: v, data_type: int, constraints: [{type: check, expression: "v > 0"}]}
+      - {name: v, data_type: int, constraints: [{type: check, expression: "v > 0"}, {type: unique}]}
 """
 # An integer that no DOUBLE has, a quote, a backslash, nothing.
 SEED = "id,name,price\n9007199254740993,it's,1.10\n2,a\\b,\n3,,0.1\n"
@@ -116,18 +117,26 @@ class TestPlake:
 
         # A broken constraint leaves the table as it was, and the table itself keeps it.
         kept = version("kept")
-        for n in (-1, 10):
+        for given, rule in (
+            ("n: -1", "CHECK (v > 0)"),
+            ("n: 10", "CHECK (v < 10)"),
+            ("n: 5", "UNIQUE (`v`)"),
+            ("k: 1", "PRIMARY KEY (`k`)"),
+            ("k: 'cast(null as int)'", "NOT NULL of `k`"),
+        ):
             _, said = run_dbt_and_capture(
-                ["run", "--select", "kept", "--vars", f"n: {n}"], expect_pass=False
+                ["run", "--select", "kept", "--vars", given], expect_pass=False
             )
-            assert "kept: a row breaks CHECK" in said
+            assert f"kept: a row breaks {rule}" in said
         # A row that the model leaves out is not asked.
         assert version("kept") == kept
         _, said = run_dbt_and_capture(["run", "--select", "kept", "--vars", "n: -9"])
         assert "grants are left out, plake has none" in said
         assert rows("select * from {schema}.kept") == [(1, 5)]
-        for bad in ("(null, 1)", "(1, 0)", "(1, 10)"):
-            with pytest.raises(Exception, match=r"NOT NULL|NOT_NULL|ConstraintViolation"):
+        for bad in ("(null, 1)", "(3, 0)", "(3, 10)", "(1, 6)", "(3, 5)"):
+            with pytest.raises(
+                Exception, match=r"NOT NULL|NOT_NULL|CONSTRAINT_VIOLATION|ConstraintViolation"
+            ):
                 rows(f"insert into {{schema}}.kept values {bad}")
 
         catalog = run_dbt(["docs", "generate"])

@@ -142,9 +142,9 @@ class PlakeAdapter(SparkAdapter):
     ConnectionManager = PlakeConnectionManager
     AdapterSpecificConfigs = PlakeConfig
     CONSTRAINT_SUPPORT = {  # noqa: RUF012
-        **dict.fromkeys(ConstraintType, ConstraintSupport.NOT_SUPPORTED),
-        ConstraintType.not_null: ConstraintSupport.ENFORCED,
-        ConstraintType.check: ConstraintSupport.ENFORCED,
+        **dict.fromkeys(ConstraintType, ConstraintSupport.ENFORCED),
+        ConstraintType.foreign_key: ConstraintSupport.NOT_SUPPORTED,
+        ConstraintType.custom: ConstraintSupport.NOT_SUPPORTED,
     }
 
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:

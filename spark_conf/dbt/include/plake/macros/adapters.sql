@@ -59,35 +59,40 @@
 {% macro plake_constraints() %}
   {%- set found = [] %}
   {% for column in model.columns.values() %}
-    {%- set name = adapter.quote(column.name) %}
-    {% for constraint in column.constraints %}
-      {% do found.append({'type': constraint.type, 'column': name, 'name': constraint.name, 'expression': constraint.expression}) %}
-    {% endfor %}
+    {% for constraint in column.constraints %}{% do found.append([constraint, [column.name]]) %}{% endfor %}
   {% endfor %}
-  {% for constraint in model.constraints %}
-    {% if constraint.type == 'not_null' %}
-      {% for column in constraint.columns %}{% do found.append({'type': 'not_null', 'column': adapter.quote(column)}) %}{% endfor %}
+  {% for constraint in model.constraints %}{% do found.append([constraint, constraint.columns or []]) %}{% endfor %}
+  {%- set told = [] %}
+  {% for constraint, names in found %}
+    {%- set columns = [] %}
+    {% for name in names %}{% do columns.append(adapter.quote(name)) %}{% endfor %}
+    {%- set rule = {
+        'check': 'CHECK (' ~ constraint.expression ~ ')',
+        'not_null': 'NOT NULL of ' ~ columns | join(', '),
+        'primary_key': 'PRIMARY KEY (' ~ columns | join(', ') ~ ')',
+        'unique': 'UNIQUE (' ~ columns | join(', ') ~ ')'}.get(constraint.type) %}
+    {% if rule %}
+      {% do told.append({'type': constraint.type, 'columns': columns, 'rule': rule, 'expression': constraint.expression,
+          'name': adapter.quote(constraint.name or 'dbt_' ~ local_md5(rule))}) %}
     {% else %}
-      {% do found.append({'type': constraint.type, 'name': constraint.name, 'expression': constraint.expression}) %}
+      {% do exceptions.warn(model.name ~ ': dbt\'s adapter for plake leaves the constraint ' ~ constraint.type ~ ' out') %}
     {% endif %}
   {% endfor %}
-  {% for constraint in found if constraint.type == 'check' and not constraint.name %}
-    {% do constraint.update({'name': 'dbt_' ~ local_md5(constraint.expression)}) %}
-  {% endfor %}
-  {% for constraint in found if constraint.type not in ['check', 'not_null'] %}
-    {% do exceptions.warn(model.name ~ ': dbt\'s adapter for plake leaves the constraint ' ~ constraint.type ~ ' out') %}
-  {% endfor %}
-  {% do return(found) %}
+  {% do return(told) %}
 {% endmacro %}
 
 {# In the select list: Spark may push a filter below a join or a filter of the model, where rows are that go later. #}
 {% macro plake_checked(sql) %}
   {%- set tests = [] %}
   {% for constraint in plake_constraints() %}
-    {% if constraint.type == 'not_null' %}
-      {% do tests.append([constraint.column ~ ' is null', 'NOT NULL of ' ~ constraint.column]) %}
-    {% elif constraint.type == 'check' %}
-      {% do tests.append(['(' ~ constraint.expression ~ ') is false', 'CHECK ' ~ constraint.name ~ ' (' ~ constraint.expression ~ ')']) %}
+    {%- set columns = constraint.columns | join(', ') %}
+    {% if constraint.type == 'check' %}
+      {% do tests.append(['(' ~ constraint.expression ~ ') is false', constraint.rule]) %}
+    {% elif constraint.type != 'unique' %}
+      {% do tests.append([constraint.columns | join(' is null or ') ~ ' is null', constraint.rule]) %}
+    {% endif %}
+    {% if constraint.type in ['primary_key', 'unique'] %}
+      {% do tests.append([constraint.columns | join(' is not null and ') ~ ' is not null and count(*) over (partition by ' ~ columns ~ ') > 1', constraint.rule]) %}
     {% endif %}
   {% endfor %}
   {%- if not tests %}{% do return(sql) %}{% endif -%}
@@ -107,9 +112,9 @@
     {%- set required = [] %}
     {% for constraint in plake_constraints() %}
       {% if constraint.type == 'not_null' %}
-        {% do required.append(constraint.column ~ ' set not null') %}
-      {% elif constraint.type == 'check' %}
-        {% do run_query('alter table ' ~ relation ~ ' add constraint ' ~ adapter.quote(constraint.name) ~ ' check (' ~ constraint.expression ~ ')') %}
+        {% for column in constraint.columns %}{% do required.append(column ~ ' set not null') %}{% endfor %}
+      {% else %}
+        {% do run_query('alter table ' ~ relation ~ ' add constraint ' ~ constraint.name ~ ' ' ~ constraint.rule) %}
       {% endif %}
     {% endfor %}
     {% if required %}{% do run_query('alter table ' ~ relation ~ ' alter column ' ~ required | unique | join(', ')) %}{% endif %}

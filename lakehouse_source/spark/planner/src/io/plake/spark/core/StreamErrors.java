@@ -31,7 +31,8 @@ public final class StreamErrors implements InvocationHandler {
   /** What Spark says of a Python process that did not connect in time. */
   private static final String LATE = "Python worker failed to connect back.";
 
-  private static final int STARTS = 5;
+  /** Some minutes of a machine that is busy otherwise. */
+  private static final int STARTS = 30;
 
   private final Object stock;
 
@@ -74,7 +75,8 @@ public final class StreamErrors implements InvocationHandler {
    * A stream with its Python process, which is a new one for each.
    *
    * <p>Spark waits 10 s for it to connect, and gives the stream up. Many that start at once on few
-   * cores need longer: one starts at a time, and once more where the machine was busy otherwise.
+   * cores need longer: one starts at a time, and again where the machine was busy otherwise. A query
+   * that is stopped looks as if it were late.
    */
   private Object started(Method method, Object[] arguments) throws ReflectiveOperationException {
     synchronized (WRAPPED) {
@@ -84,7 +86,7 @@ public final class StreamErrors implements InvocationHandler {
         } catch (InvocationTargetException e) {
           boolean isLate = ExceptionUtils.getThrowableList(e).stream()
               .anyMatch(one -> LATE.equals(one.getMessage()));
-          if (!isLate || tries == STARTS) {
+          if (!isLate || tries == STARTS || Thread.currentThread().isInterrupted()) {
             throw e;
           }
         }
