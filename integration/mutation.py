@@ -128,7 +128,7 @@ MUTANTS = [
         ("verbs/test_variant_paths.py",),
         (
             "a path of VARIANT has values of one type only",
-            "return Found(disjunction(terms), False) if terms else None",
+            "return Found(disjunction(left or terms), False) if terms else None",
             "return Found(terms[0], False) if terms else None",
         ),
     ),

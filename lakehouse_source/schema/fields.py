@@ -53,6 +53,11 @@ class Leaf:
     in_list: bool
     column_id: int | None = None
 
+    @property
+    def name(self) -> str:
+        """As people write it: `a.b`, or `payload:user.id::BIGINT`."""
+        return ("." if self.column_id is None else "").join(self.path)
+
 
 def field_id(field: pa.Field) -> int | None:
     """The id in a field's metadata, or None."""

@@ -23,6 +23,7 @@ from lakehouse_source.language.bounds.bound import (
     BoundConstant,
     BoundIsNull,
     BoundNode,
+    IfPresent,
     conjunction,
     disjunction,
     negation,
@@ -160,7 +161,9 @@ class Implied(Parts):
             terms.append(self._present(one) if found is None else found.condition)
         if terms and all(isinstance(one, BoundIsNull) for one in terms):
             return Found(conjunction(terms), False)
-        return Found(disjunction(terms), False) if terms else None
+        # A type in which the test is TRUE for no value adds nothing.
+        left = [one for one in terms if not isinstance(one, IfPresent) or one.truth]
+        return Found(disjunction(left or terms), False) if terms else None
 
     def _simplified(self, node: Node) -> Node:
         """The node with literals for its constant arguments, and without needless casts."""
