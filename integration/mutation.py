@@ -101,6 +101,38 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/footer.py",
+        ("verbs/test_variant_paths.py",),
+        (
+            "values of other types at a path of VARIANT are forgotten",
+            "return bool(rest.null_count == rows or only_nulls)",
+            "return True",
+        ),
+        (
+            "a path of VARIANT has bounds in the scale of its file",
+            "            known = bounds.promoted(known, self.type, leaf.type)\n",
+            "",
+        ),
+    ),
+    *_in(
+        "schema/fields.py",
+        ("verbs/test_variant_paths.py",),
+        (
+            "a file from before a path of VARIANT was named has no value there",
+            "return [*own, *(leaf for leaf in later.values() if leaf.column_id is not None)]",
+            "return own",
+        ),
+    ),
+    *_in(
+        "language/bounds/implied.py",
+        ("verbs/test_variant_paths.py",),
+        (
+            "a path of VARIANT has values of one type only",
+            "return Found(disjunction(left or terms), False) if terms else None",
+            "return Found(terms[0], False) if terms else None",
+        ),
+    ),
+    *_in(
         "upkeep/steps.py",
         ("verbs/test_upkeep.py",),
         (

@@ -234,6 +234,8 @@ def write_dataset(
               about. A write places rows with similar values of these columns together, among the
               rows that it has in memory; `dataset.cluster()` does the rest.
             - `bloom_filter_columns`: columns that get bloom filters.
+            - `variant_paths`: paths of VARIANT, as `"payload:user.id"`, that files have as columns:
+              conditions on them prune.
             - `auto_compact`, `auto_compact_min_files`: see `Dataset.compact`.
             - `index_columns`: columns of the catalog's search index, see below.
 

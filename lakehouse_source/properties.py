@@ -17,7 +17,8 @@ class Layout:
     the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
     `auto_compact` compacts small files after a commit, where a partition has as many of them as
     `auto_compact_min_files` says. `iceberg_metadata` writes metadata for readers of Iceberg after
-    each commit. `keep_versions` and `keep_versions_seconds` are limits by which upkeep expires
+    each commit. `variant_paths` are paths of VARIANT, as `payload:user.id`, that files have as
+    columns. `keep_versions` and `keep_versions_seconds` are limits by which upkeep expires
     versions.
     """
 
@@ -32,6 +33,7 @@ class Layout:
     auto_compact: bool | None = None
     auto_compact_min_files: int | None = None
     iceberg_metadata: bool | None = None
+    variant_paths: tuple[str, ...] | None = None
     keep_versions: int | None = None
     keep_versions_seconds: int | None = None
 

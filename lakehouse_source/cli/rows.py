@@ -137,8 +137,9 @@ def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from lakehouse_source.parquet.new_file import stored_table
     from lakehouse_source.parquet.variant_footer import annotate
-    from lakehouse_source.schema.variant import is_variant, stored, stored_table
+    from lakehouse_source.schema.variant import is_variant, stored
 
     with _new_file(to) as path:
         with pq.ParquetWriter(path, stored(schema)) as writer:

@@ -367,7 +367,11 @@ def _replace(tx: CatalogTransaction, member: Member, changing: list[Named], eras
     for version, files in by_schema.items():
         some = next(iter(files.values()))
         rows = compute_index_rows(
-            list(files.values()), member.schemas[version], indexed, tuple(some.partitions)
+            list(files.values()),
+            member.schemas[version],
+            indexed,
+            tuple(some.partitions),
+            others=member.schemas.values(),
         )
         bounds = [
             (file_id, _unbounded(row) if row.column_id in unsearchable else row)

@@ -40,6 +40,7 @@ from lakehouse_source.language.bounds.comparisons import (
     Comparisons,
     NoComparison,
     missing_columns,
+    with_paths,
 )
 from lakehouse_source.language.bounds.implied import Implied
 from lakehouse_source.language.expression import (
@@ -285,7 +286,7 @@ class _Binder:
             require_condition(Expression(root, text).bind(scope))
         except InvalidExpressionError as exc:
             raise InvalidPredicateError(reason=exc.reason, text=text) from exc
-        reader = Implied(scope, self._comparisons, self._columns)
+        reader = Implied(scope_of(with_paths(fields), self._zone), self._comparisons, self._columns)
         failing = reader.without_value(root)
         if failing is not None:
             raise InvalidPredicateError(reason=failing, text=text)
@@ -304,7 +305,8 @@ class _Binder:
         place = next((at for at, one in enumerate(terms) if isinstance(one, BoundExpression)), None)
         if place is None:
             return
-        reader = Implied(scope_of(self._schema, self._zone), self._comparisons, self._columns)
+        scope = scope_of(with_paths(self._schema), self._zone)
+        reader = Implied(scope, self._comparisons, self._columns)
         found = reader.together(tuple(roots))
         if found != TRUE:
             rows = terms[place]

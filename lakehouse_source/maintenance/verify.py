@@ -22,7 +22,7 @@ from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.page_index import LARGEST_PAGE_BYTES, oversized_page
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import is_metadata, is_nested
-from lakehouse_source.schema.variant import stored_field
+from lakehouse_source.schema.variant import holds_variant, is_variant
 from lakehouse_source.storage import Storage, sha256_of, split_shared
 
 # --- Compares the deletion vectors of a version with the catalog's records.
@@ -214,7 +214,9 @@ def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[
         if expected is None:
             known = _in_a_line(", ".join(schema.names))
             yield Difference(path, "column", f"one of {known}", field.name)
-        elif not is_nested(expected.type) and not field.type.equals(stored_field(expected).type):
+        elif is_variant(expected.type) and holds_variant(field.type):
+            continue
+        elif not is_nested(expected.type) and not field.type.equals(expected.type):
             yield Difference(path, f"type of {field.name}", str(expected.type), str(field.type))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,12 @@ import pyarrow.parquet as pq
 
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
-from lakehouse_source.schema.fields import Leaf, is_reserved, leaves
-from lakehouse_source.schema.variant import stored_positions
+from lakehouse_source.schema.fields import Leaf, children, is_reserved, leaves
+from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_paths import KINDS, kind_of, paths_of, places
 
+_JSON_NULL = b"\0"
+_MOST_DECIMAL = 10**38
 _PARQUET_MR = re.compile(r"parquet-mr(?: version (\d+)\.(\d+))?")
 
 
@@ -33,46 +37,126 @@ def file_metadata(
     partitions: Mapping[str, Any],
     nan_columns: Sequence[frozenset[int] | None],
     sha256: bytes | None = None,
+    stored: pa.Schema | None = None,
 ) -> FileMetadata:
     """Describe a file from its footer.
 
-    `schema` is the file's Arrow schema with ids, in the file's column order.
+    `schema` is the file's Arrow schema with ids, in the file's column order, and `stored` what
+    Arrow's writer was given for it, if that differs.
     `nan_columns` gives, per row group, the ids of the float columns that hold a NaN; None: they are
     not known, because Parquet statistics leave NaN out without saying so.
     """
-    columns = list(leaves(schema))
-    groups = tuple(
-        _row_group(footer.row_group(index), index, columns, nan_columns[index], footer.created_by)
-        for index in range(footer.num_row_groups)
-    )
+    stored = schema if stored is None else stored
+    columns = [leaf for leaf in leaves(schema) if leaf.column_id is None]
+    at = stored_positions(columns, stored)
+    shredded = list(_shredded(schema, dict(zip((leaf.path for leaf in columns), at)), stored))
+    by = footer.created_by
+    groups = []
+    for index in range(footer.num_row_groups):
+        group, nans = footer.row_group(index), nan_columns[index]
+        described = [*_of_columns(group, zip(columns, at), nans, by)]
+        described += [one for path in shredded for one in path.bounds(group, nans, by)]
+        groups.append(_row_group(group, index, described))
     return FileMetadata(
         path=path,
         row_count=footer.num_rows,
         file_size_bytes=file_size_bytes,
         schema=schema,
-        row_groups=groups,
+        row_groups=tuple(groups),
         partitions=dict(partitions),
         parquet_metadata=footer,
         sha256=sha256,
     )
 
 
-def _row_group(
+def stored_positions(columns: Iterable[Leaf], stored: pa.Schema) -> list[int]:
+    """Where a file has each leaf; of VARIANT the first of its parts, NULL where the column is."""
+    found, position = [], 0
+    for leaf in columns:
+        found.append(position)
+        position += _width(stored.field(leaf.path[0]).type) if is_variant(leaf.type) else 1
+    return found
+
+
+def _width(type_: pa.DataType) -> int:
+    below = children(type_)
+    return sum(_width(field.type) for field in below) if below else 1
+
+
+def is_covered(rest: pq.Statistics | None, rows: int) -> bool:
+    """Tell whether the typed part of a path has all values; `rest` are of the other values.
+
+    JSON's null among them is NULL in each type.
+    """
+    if rest is None or not rest.has_null_count:
+        return False
+    only_nulls = rest.has_min_max and rest.min_raw == rest.max_raw == _JSON_NULL
+    return bool(rest.null_count == rows or only_nulls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shredded:
+    """A path of VARIANT in a file: where its two parts are, the type of one, and its leaves."""
+
+    value: int
+    typed: int
+    type: pa.DataType
+    leaves: Mapping[str, Leaf]
+
+    def bounds(
+        self, group: pq.RowGroupMetaData, nans: frozenset[int] | None, created_by: str | None
+    ) -> list[tuple[Leaf, ColumnBounds]]:
+        """What is known of the path in each type: nothing where it has values of other types."""
+        rest = group.column(self.value).statistics
+        kind = kind_of(self.type)
+        if kind is None or not is_covered(rest, group.num_rows):
+            return []
+        rows, leaf = group.num_rows, self.leaves[kind]
+        may_have_nan = kind == "DOUBLE" and (nans is None or leaf.id in nans)
+        written = Leaf(leaf.path, leaf.id, self.type, False)
+        statistics = group.column(self.typed).statistics
+        known = chunk_bounds(statistics, written, rows, may_have_nan, created_by)
+        if pa.types.is_decimal(self.type):
+            if self.type.scale > leaf.type.scale:
+                return []
+            known = bounds.promoted(known, self.type, leaf.type)
+            if any(abs(int(one or 0)) >= _MOST_DECIMAL for one in (known.lower, known.upper)):
+                return []
+        nothing = ColumnBounds(None, None, rows, rows, False)
+        return [(one, known if one is leaf else nothing) for one in self.leaves.values()]
+
+
+def _shredded(
+    schema: pa.Schema, at: Mapping[tuple[str, ...], int], stored: pa.Schema
+) -> Iterator[_Shredded]:
+    every = {leaf.id: leaf for leaf in leaves(schema)}
+    for field in schema:
+        ids = paths_of(field)
+        for path, value, typed, type_ in places(stored.field(field.name).type) if ids else ():
+            if path in ids:
+                own = {kind: every[ids[path] + number] for number, kind in enumerate(KINDS)}
+                first = at[field.name,]
+                yield _Shredded(first + value, first + typed, type_, own)
+
+
+def _of_columns(
     group: pq.RowGroupMetaData,
-    index: int,
-    columns: Sequence[Leaf],
+    columns: Iterable[tuple[Leaf, int]],
     nans: frozenset[int] | None,
     created_by: str | None,
-) -> RowGroupMetadata:
-    described: list[tuple[Leaf, ColumnBounds]] = []
-    compressed = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
-    for leaf, position in zip(columns, stored_positions(leaf.type for leaf in columns)):
-        chunk = group.column(position)
+) -> Iterator[tuple[Leaf, ColumnBounds]]:
+    for leaf, position in columns:
         if not leaf.in_list and not is_reserved(leaf.id):
+            statistics = group.column(position).statistics
             may_have_nan = pa.types.is_floating(leaf.type) and (nans is None or leaf.id in nans)
-            bounds_ = chunk_bounds(chunk.statistics, leaf, group.num_rows, may_have_nan, created_by)
-            described.append((leaf, bounds_))
+            yield leaf, chunk_bounds(statistics, leaf, group.num_rows, may_have_nan, created_by)
+
+
+def _row_group(
+    group: pq.RowGroupMetaData, index: int, described: Iterable[tuple[Leaf, ColumnBounds]]
+) -> RowGroupMetadata:
     lower, upper, nulls, nan = bounds.encode_row_group(described)
+    compressed = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
     return RowGroupMetadata(
         index=index,
         row_count=group.num_rows,

@@ -323,7 +323,9 @@ class Recorder:
         matched = with_ids_by_name(described.schema, data)
         positions = _positions(matched, described.physical)
         self._columns = [
-            (leaf, positions.get(leaf.id)) for leaf in leaves(data) if not leaf.in_list
+            (leaf, positions.get(leaf.id))
+            for leaf in leaves(data)
+            if not leaf.in_list and leaf.column_id is None
         ]
         self._described = described
         self._defaults = initial_ordinals(data)

@@ -9,7 +9,7 @@ import inspect
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
@@ -21,12 +21,20 @@ import pyarrow.parquet as pq
 from lakehouse_source.errors import StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.parquet.footer import file_metadata
+from lakehouse_source.parquet.footer import file_metadata, stored_positions
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.variant_footer import annotated_end
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.ordinal import domain
-from lakehouse_source.schema.variant import is_variant, stored, stored_positions, stored_table
+from lakehouse_source.schema.variant import (
+    TYPED_VALUE,
+    Tree,
+    is_variant,
+    stored,
+    stored_field,
+    struct_like,
+)
+from lakehouse_source.schema.variant_paths import KINDS, Path, paths_of, places
 from lakehouse_source.storage import HashedOutput, Storage
 
 # --- Decides from the first rows of a file how its columns are encoded.
@@ -56,16 +64,28 @@ SAMPLE_ROWS = 8192
 TIMES = 5
 
 
-def encodings(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
+def encodings(rows: pa.Table, schema: pa.Schema, trees: Mapping[str, Tree] = {}) -> dict[str, Any]:
     """The options of `pq.ParquetWriter` that fit the columns, judged by the first row group."""
     sample = rows.take(_spread(rows.num_rows))
     scale = rows.num_rows / max(1, sample.num_rows)
     dictionary: list[str] = []
     differences: dict[str, str] = {}
-    paths = _paths(stored(schema))
+    physical = stored(schema, trees)
+    paths = _paths(physical)
     times = Counter(paths)
-    columns = list(leaves(schema))
-    for leaf, place in zip(columns, stored_positions(leaf.type for leaf in columns)):
+    columns = [leaf for leaf in leaves(schema) if leaf.column_id is None]
+    positions = stored_positions(columns, physical)
+    if trees:
+        shredded = stored_table(sample.select([*trees]), trees)
+        for leaf, place in zip(columns, positions):
+            if leaf.path[0] in trees:
+                column = shredded.column(leaf.path[0]).combine_chunks()
+                for names, _, typed, type_ in places(column.type):
+                    if _repeat(typed_values(column, names), scale):
+                        dictionary.append(paths[place + typed])
+                    elif _counts(type_):
+                        differences[paths[place + typed]] = "DELTA_BINARY_PACKED"
+    for leaf, place in zip(columns, positions):
         path = paths[place]
         # A column `a.b` has the same path as field `b` of a struct `a`, so both get the same
         # encoding. A dictionary suits every type.
@@ -81,6 +101,17 @@ def _repeats(sample: pa.Table, leaf: Leaf, scale: float) -> bool:
     column = sample.column(leaf.path[0])
     for name in leaf.path[1:]:
         column = pc.struct_field(column, pc.field(name))
+    return _repeat(column, scale)
+
+
+def typed_values(column: pa.StructArray, path: Iterable[str]) -> pa.Array:
+    """The values of a path of a shredded column in the type that it has there."""
+    for name in (*(part for step in path for part in (TYPED_VALUE, step)), TYPED_VALUE):
+        column = column.flatten()[column.type.get_field_index(name)]
+    return column
+
+
+def _repeat(column: pa.Array, scale: float) -> bool:
     values = len(column) - column.null_count
     try:
         distinct = pc.count_distinct(column).as_py()
@@ -140,8 +171,14 @@ class NewFile:
         self.floats = [
             leaf
             for leaf in leaves(file_schema)
-            if pa.types.is_floating(leaf.type) and not leaf.in_list
+            if pa.types.is_floating(leaf.type) and not leaf.in_list and leaf.column_id is None
         ]
+        self.trees = {
+            field.name: tree
+            for field in file_schema
+            if (paths := paths_of(field)) and (tree := _tree(first.column(field.name), [*paths]))
+        }
+        self.stored = stored(file_schema, self.trees)
         self.nans: list[frozenset[int] | None] = []
         self.footers: list[pq.FileMetaData] = []
         self.kept_bytes = 0
@@ -152,7 +189,7 @@ class NewFile:
             with storage.errors(path):
                 self.writer = pq.ParquetWriter(
                     self.output.stream,
-                    stored(file_schema),
+                    self.stored,
                     compression=spec.compression,
                     write_page_index=True,
                     **_PAGE_ROWS,
@@ -160,7 +197,7 @@ class NewFile:
                     write_page_checksum=True,
                     store_decimal_as_integer=True,
                     metadata_collector=self.footers,
-                    **encodings(first, file_schema),
+                    **encodings(first, file_schema, self.trees),
                     **_layout(spec, file_schema, first.num_rows),
                 )
         except BaseException:
@@ -174,9 +211,13 @@ class NewFile:
 
     def write(self, rows: pa.Table) -> None:
         rows = rows.select(self.schema.names)
-        self.nans.append(frozenset(leaf.id for leaf in self.floats if has_nan(rows, leaf)))
+        nans = {leaf.id for leaf in self.floats if has_nan(rows, leaf)}
+        table = stored_table(rows, self.trees)
+        for name in self.trees:
+            nans.update(_paths_with_nan(self.schema.field(name), table.column(name)))
+        self.nans.append(frozenset(nans))
         with self.storage.errors(self.path):
-            self.writer.write_table(stored_table(rows), row_group_size=self.row_group_rows)
+            self.writer.write_table(table, row_group_size=self.row_group_rows)
         reach("row group written")
 
     def close(self, partitions: Mapping[str, Any]) -> FileMetadata:
@@ -200,6 +241,7 @@ class NewFile:
             path=self.path,
             file_size_bytes=size,
             schema=self.schema,
+            stored=self.stored,
             partitions=partitions,
             nan_columns=self.nans,
             sha256=sha256,
@@ -213,6 +255,47 @@ class NewFile:
             self.output.abandon()
         except (OSError, pa.ArrowException):
             return
+
+
+def stored_table(table: pa.Table, trees: Mapping[str, Tree] = {}) -> pa.Table:
+    """The rows as files hold them.
+
+    Raises:
+        CorruptDatasetError: bytes of a column that is shredded are no values of VARIANT.
+    """
+    for at, field in enumerate(table.schema):
+        if is_variant(field.type):
+            tree = trees.get(field.name)
+            chunks = [chunk.storage for chunk in table.column(at).chunks]
+            if tree is not None:
+                from lakehouse_source.schema.variant_shredding import shredded  # imports numpy
+
+                chunks = [shredded(chunk, tree) for chunk in chunks]
+            else:
+                # Parquet's writer refuses a NULL in a required field, under a NULL struct too.
+                chunks = [
+                    struct_like(chunk.flatten(), chunk) if chunk.null_count else chunk
+                    for chunk in chunks
+                ]
+            stored_ = stored_field(field, tree)
+            table = table.set_column(at, stored_, pa.chunked_array(chunks, stored_.type))
+    return table
+
+
+def _tree(column: pa.ChunkedArray, paths: list[Path]) -> Tree:
+    from lakehouse_source.schema.variant_shredding import tree_of  # imports numpy
+
+    return tree_of(column.combine_chunks().storage, paths)
+
+
+def _paths_with_nan(field: pa.Field, column: pa.ChunkedArray) -> Iterator[int]:
+    """The ids of the paths of a shredded column that have a NaN."""
+    number = [*KINDS].index("DOUBLE")
+    for path, _, _, type_ in places(column.type):
+        if pa.types.is_floating(type_) and any(
+            pc.any(pc.is_nan(typed_values(chunk, path))).as_py() for chunk in column.chunks
+        ):
+            yield paths_of(field)[path] + number
 
 
 def verify_stored(storage: Storage, path: str, size_bytes: int) -> None:

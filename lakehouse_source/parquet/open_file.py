@@ -36,7 +36,7 @@ from lakehouse_source.schema.fields import (
     without_metadata,
 )
 from lakehouse_source.schema.partitions import partition_value
-from lakehouse_source.schema.variant import stored_field
+from lakehouse_source.schema.variant import holds_variant, is_variant, stored_field
 from lakehouse_source.storage import Storage, verified
 
 # --- The positions of the deleted rows of a data file, from its deletion vector.
@@ -275,6 +275,12 @@ def _one_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 # columns are added.
 
 
+def _as_shredded(field: pa.Field, file: OpenFile) -> pa.Field:
+    """A column of VARIANT with the struct that the file has for it, if it is shredded."""
+    type_ = file.footer.arrow_schema.field(field.name).type
+    return field.with_type(type_) if holds_variant(type_) and len(type_) > 2 else field
+
+
 class StoredColumns:
     """The columns of the file of one task.
 
@@ -317,11 +323,11 @@ class StoredColumns:
                     narrowed(stored, field, by_id) if field.name in self._parts else stored
                 )
         lacking = [field for field in found if field.name not in file.footer.names]
-        if not lacking:
-            return found
-        self._check_lacks(file, lacking)
-        # A column that another commit added while this file was written is not in it.
-        return [field for field in found if field.name in file.footer.names]
+        if lacking:
+            self._check_lacks(file, lacking)
+            # A column that another commit added while this file was written is not in it.
+            found = [field for field in found if field.name in file.footer.names]
+        return [_as_shredded(field, file) if is_variant(field.type) else field for field in found]
 
     def _check_lacks(self, file: OpenFile, lacking: Sequence[pa.Field]) -> None:
         """Check that a file lacks columns, and does not have them under other names."""

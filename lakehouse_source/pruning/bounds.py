@@ -31,7 +31,7 @@ from lakehouse_source.pruning.keys import (
     upper_key_of,
 )
 from lakehouse_source.schema.defaults import initial_ordinals
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves, leaves_of_file
 from lakehouse_source.schema.json_values import JsonValue, json_of, ordinal_of
 from lakehouse_source.schema.ordinal import Domain, domain
 from lakehouse_source.schema.partitions import partition_ordinal
@@ -370,7 +370,8 @@ class Statistics:
         self.now = {leaf.id: leaf for leaf in leaves(schema)}
         self._defaults = initial_ordinals(schema)
         self.then: dict[int, dict[int, Leaf]] = {
-            number: {leaf.id: leaf for leaf in leaves(one)} for number, one in file_schemas.items()
+            number: {leaf.id: leaf for leaf in leaves_of_file(one, self.now.values())}
+            for number, one in file_schemas.items()
         }
 
     def of(

@@ -157,13 +157,15 @@ DEFAULT_COUNT = 32
 
 def can_be_indexed(leaf: Leaf) -> bool:
     """Tell whether keys can be made of a column: it has one ordered value per row."""
-    return encoding(leaf.type) is not None and not leaf.in_list
+    return encoding(leaf.type) is not None and not leaf.in_list and leaf.column_id is None
 
 
 def is_wanted(
     leaf: Leaf, names: Sequence[str] | None, indexed: int, partition_by: Sequence[str]
 ) -> bool:
     """Tell whether a new column joins the index, which already covers `indexed` columns."""
+    if leaf.column_id is not None:
+        return True  # a path of VARIANT, which was named
     if not can_be_indexed(leaf):
         return False
     if leaf.path[0] in partition_by:

@@ -338,7 +338,7 @@ def _files(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
 
 
 def _row_groups(reader: CatalogReader, snapshot: Snapshot) -> _Rows:
-    columns = {leaf.id: ".".join(leaf.path) for leaf in leaves(snapshot.schema)}
+    columns = {leaf.id: leaf.name for leaf in leaves(snapshot.schema)}
     present = {
         version: [leaf for leaf in leaves(schema) if leaf.id in columns]
         for version, schema in snapshot.file_schemas.items()

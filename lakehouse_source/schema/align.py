@@ -36,7 +36,6 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.schema.texts import cast_to_string
 from lakehouse_source.schema.types import prints_as_string
 from lakehouse_source.schema.variant import is_variant
-from lakehouse_source.schema.variant_shredding import from_struct
 
 # --- Finds values that Arrow's safe cast changes without an error.
 #
@@ -221,6 +220,8 @@ def _converted(
         if is_variant(source.type):
             source = source.with_type(column.type)
     if is_variant(target.type):
+        from lakehouse_source.schema.variant_shredding import from_struct  # imports numpy
+
         made = from_struct(column, target.name)
         if made is not None:
             return made

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_paths import KINDS, last_id, paths_of
 
 _T = TypeVar("_T")
 
@@ -41,13 +42,21 @@ class Leaf:
     """A primitive column. `path` holds the names from the top-level field down.
 
     `in_list` tells that the leaf is below a list or a map. Its statistics count
-    elements, not rows, so they never serve pruning (PARQUET-2067).
+    elements, not rows, so they never serve pruning (PARQUET-2067). A path of a column of VARIANT,
+    in one type, is a leaf too: `column_id` is the id of the column, and a file may lack the leaf
+    and have its values all the same.
     """
 
     path: tuple[str, ...]
     id: int
     type: pa.DataType
     in_list: bool
+    column_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As people write it: `a.b`, or `payload:user.id::BIGINT`."""
+        return ("." if self.column_id is None else "").join(self.path)
 
 
 def field_id(field: pa.Field) -> int | None:
@@ -216,9 +225,24 @@ def leaves(schema: pa.Schema) -> Iterator[Leaf]:
             identity = field_id(field)
             if identity is not None:
                 yield Leaf(path, identity, field.type, in_list)
+            for names, first in paths_of(field).items():
+                for number, (kind, type_) in enumerate(KINDS.items()):
+                    place = (field.name, f":{'.'.join(names)}::{kind}")
+                    yield Leaf(place, first + number, type_, False, identity)
 
     for field in schema:
         yield from walk(field, (), False)
+
+
+def leaves_of_file(written: pa.Schema, now: Iterable[Leaf]) -> list[Leaf]:
+    """The leaves of a file, and the paths that its columns of VARIANT got after it was written.
+
+    `now` are leaves of other schemas.
+    """
+    own = list(leaves(written))
+    known, columns = {leaf.id for leaf in own}, {field_id(field) for field in written}
+    later = {leaf.id: leaf for leaf in now if leaf.column_id in columns and leaf.id not in known}
+    return [*own, *(leaf for leaf in later.values() if leaf.column_id is not None)]
 
 
 def names_hold(fields: Iterable[pa.Field], text: str) -> bool:
@@ -230,7 +254,8 @@ def max_id(schema: pa.Schema) -> int:
     """The highest field id in use, 0 where there is none."""
 
     def walk(field: pa.Field) -> int:
-        return max([field_id(field) or 0, *(walk(child) for child in children(field.type))])
+        below = (walk(child) for child in children(field.type))
+        return max([field_id(field) or 0, last_id(field), *below])
 
     return max((walk(field) for field in schema), default=0)
 

@@ -9,15 +9,17 @@ annotation in the footer (`parquet/variant_footer.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 
 METADATA, VALUE, TYPED_VALUE = "metadata", "value", "typed_value"
+# Which names below a place are columns of files, and of which types.
+Tree: TypeAlias = "Mapping[str, Tree | pa.DataType]"
 STORAGE = pa.struct([pa.field(name, pa.binary(), nullable=False) for name in (METADATA, VALUE)])
 
 
@@ -137,38 +139,37 @@ def as_json(table: pa.Table) -> pa.Table:
     return table
 
 
-def stored_field(field: pa.Field) -> pa.Field:
-    """The column as files hold it."""
-    return field.with_type(STORAGE) if is_variant(field.type) else field
+def stored_field(field: pa.Field, tree: Tree | None = None) -> pa.Field:
+    """The column as files hold it, with the paths of a tree as columns."""
+    if not is_variant(field.type):
+        return field
+    return field.with_type(STORAGE if tree is None else shredded_type(tree))
 
 
-def stored(schema: pa.Schema) -> pa.Schema:
+def stored(schema: pa.Schema, trees: Mapping[str, Tree] = {}) -> pa.Schema:
     """The columns as files hold them, which is what Arrow's Parquet reader and writer are given."""
     if not has_variant(schema):
         return schema
-    return pa.schema([stored_field(field) for field in schema], schema.metadata)
+    fields = [stored_field(field, trees.get(field.name)) for field in schema]
+    return pa.schema(fields, schema.metadata)
 
 
-def stored_positions(types: Iterable[pa.DataType]) -> Iterator[int]:
-    """Where files have each leaf; of VARIANT the first of two, whose NULLs are the column's."""
-    position = 0
-    for type_ in types:
-        yield position
-        position += len(STORAGE) if is_variant(type_) else 1
+def shredded_type(tree: Tree) -> pa.DataType:
+    """The struct of a column of which the paths of a tree are columns."""
+    parts = [STORAGE.field(METADATA), pa.field(VALUE, pa.binary()), typed_field(tree)]
+    return pa.struct(parts)
 
 
-def stored_table(table: pa.Table) -> pa.Table:
-    """The rows as files hold them."""
-    for at, field in enumerate(table.schema):
-        if is_variant(field.type):
-            # Parquet's writer refuses a NULL in a required field, under a NULL struct too.
-            chunks = [
-                struct_like(chunk.storage.flatten(), chunk) if chunk.null_count else chunk.storage
-                for chunk in table.column(at).chunks
-            ]
-            column = pa.chunked_array(chunks, STORAGE)
-            table = table.set_column(at, stored_field(field), column)
-    return table
+def typed_field(tree: Tree | pa.DataType) -> pa.Field:
+    """The field `typed_value` of one place."""
+    if isinstance(tree, pa.DataType):
+        return pa.field(TYPED_VALUE, tree)
+    groups = {
+        name: pa.struct([pa.field(VALUE, pa.binary()), typed_field(one)])
+        for name, one in tree.items()
+    }
+    below = [pa.field(name, group, nullable=False) for name, group in groups.items()]
+    return pa.field(TYPED_VALUE, pa.struct(below))
 
 
 def holds_variant(type_: pa.DataType) -> bool:

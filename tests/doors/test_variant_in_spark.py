@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,25 @@ def condition(dice: random.Random) -> str:
     return f"{value} {dice.choice(('=', '<', '>=', '!=', '<=>'))} {literal}"
 
 
+def place(text: str | None) -> str:
+    """Puts documents with like values at the paths that are columns of files together."""
+    value = None if text is None else json.loads(text)
+    at = value.get("b") if isinstance(value, dict) else None
+    return f"{type(at).__name__} {at!r}"
+
+
+def shredded(given: list[tuple[int, str | None]], folder: Path) -> lake.Dataset:
+    """The documents in files that are sorted by kinds, with paths as columns of files."""
+    given = sorted(given, key=lambda one: place(one[1]))
+    size = -(-len(given) // 4)
+    for first in range(0, len(given), size):
+        some = given[first : first + size]
+        table = {"id": [n for n, _ in some], "v": lake.variant([t for _, t in some], json=True)}
+        paths = ["v:b", "v:a.b", "v:e.a"]
+        lake.write_dataset(table, folder, variant_paths=paths, row_group_rows=4)
+    return lake.open_dataset(folder)
+
+
 def disagreements(
     spark: SparkSession, folder: Path, documents: int, conditions: int, seed: int = 0
 ) -> list[str]:
@@ -175,9 +195,14 @@ def disagreements(
     )
     rows.coalesce(1).write.parquet(f"{folder}/p")
     own = spark.read.parquet(f"{folder}/p")
-    table = {"id": [n for n, _ in given], "v": lake.variant([t for _, t in given], json=True)}
-    lake.write_dataset(table, folder / "t")
-    dataset = lake.open_dataset(folder / "t")
+    dataset = shredded(given, folder / "t")
+    # Spark reads the files as its own, and puts values together that are equal.
+    shown = "id", "to_json(v) AS json"
+    files = spark.read.parquet(*map(str, (folder / "t").glob("*.parquet")))
+    assert "VariantType" in str(files.schema)
+    same = files.selectExpr(*shown).exceptAll(own.selectExpr(*shown)).count()
+    assert (same, files.count()) == (0, documents)
+    pruned = 0
     asked = [condition(dice) for _ in range(conditions)]
     wrong, refused = [], 0
     for first in range(0, conditions, 100):
@@ -185,7 +210,10 @@ def disagreements(
         answers = own.selectExpr("id", *(f"{one} AS c{n}" for n, one in enumerate(some))).collect()
         for n, one in enumerate(some):
             try:
-                mine = dataset.scan(one, columns=["id"]).to_table()["id"].to_pylist()
+                scan = dataset.scan(one, columns=["id"])
+                mine = scan.to_table()["id"].to_pylist()
+                explained = scan.explain()
+                pruned += explained.row_groups_read < explained.row_groups_total
             except lake.InvalidExpressionError as error:
                 if "is not supported" not in str(error):
                     raise
@@ -194,6 +222,7 @@ def disagreements(
             if sorted(mine) != sorted(row.id for row in answers if row[n + 1]):
                 wrong.append(one)
     assert refused < conditions // 10
+    assert pruned > conditions // 20
     return wrong
 
 
@@ -209,6 +238,32 @@ def test_twenty_thousand_conditions_on_paths_mean_what_they_mean_in_spark(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     assert disagreements(spark, tmp_path, 100, 5_000, seed) == []
+
+
+def test_spark_writes_paths_as_columns_of_files_and_prunes_by_them(
+    spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
+) -> None:
+    for user in (7, 8, 9):
+        rows = spark.range(user * 100, user * 100 + 50).selectExpr(
+            "id", 'parse_json(concat(\'{"user": {"id": \', id, \'}, "n": "x"}\')) AS v'
+        )
+        save(rows, tmp_path / "t", variantPaths="v:user.id,v:n")
+    dataset = lake.open_dataset(tmp_path / "t")
+    scan = dataset.scan("v:user.id::int = 807")
+    assert scan.explain().files_read == 1
+    assert scan.to_table()["id"].to_pylist() == [807]
+    for reader in (Reader.PYTHON, Reader.SPARK):
+        spark_auto.conf.set(Setting.READER, reader)
+        for condition, wanted in (
+            ("v:user.id::int = 807", [807]),
+            ("variant_get(v, '$.user.id', 'bigint') IN (701, 949)", [701, 949]),
+            ("try_variant_get(v, '$.n', 'int') IS NOT NULL", []),
+        ):
+            found = load(spark_auto, tmp_path / "t").where(condition)
+            assert sorted(row.id for row in found.select("id").collect()) == wanted
+            files = {row.f for row in found.selectExpr("_metadata.file_path AS f").collect()}
+            assert len(files) <= len(wanted)
+    spark_auto.conf.unset(Setting.READER)
 
 
 def test_statements_of_a_named_table(spark_catalog: SparkSession, tmp_path: Path) -> None:

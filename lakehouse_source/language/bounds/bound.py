@@ -384,6 +384,8 @@ def _inside(node: BoundNode, above: BoundNode) -> str:
 
 
 def _name(column: BoundColumn) -> str:
+    if column.path[-1].startswith(":"):  # a path of VARIANT, in one type
+        return render_name(column.path[:1]) + column.path[-1]
     return render_name(column.path)
 
 

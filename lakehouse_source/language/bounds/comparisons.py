@@ -7,7 +7,7 @@ is FALSE and `tiny < 300` is TRUE; where the column is NULL, both are NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -67,8 +67,25 @@ from lakehouse_source.model import Ordinal
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.ordinal import DAY_NS, EPOCH, EPOCH_DATE, domain
 from lakehouse_source.schema.paths import find_path
+from lakehouse_source.schema.variant_paths import KINDS, paths_of
 
 # --- The columns of a schema that conditions name.
+
+
+def _paths(schema: pa.Schema) -> Iterator[tuple[Name, pa.Field, schemas.Leaf]]:
+    """The paths of VARIANT, one for each type, under names that no text of a condition has."""
+    for field in schema:
+        if paths_of(field):
+            for leaf in schemas.leaves(pa.schema([field])):
+                if leaf.column_id is not None:
+                    name = "\n".join(leaf.path)
+                    yield Name((name,)), pa.field(name, leaf.type), leaf
+
+
+def with_paths(schema: pa.Schema) -> pa.Schema:
+    """The schema, and each path of VARIANT in each type as a column."""
+    paths = [field for _, field, _ in _paths(schema)]
+    return pa.schema([*schema, *paths]) if paths else schema
 
 
 class Columns:
@@ -77,6 +94,9 @@ class Columns:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._found: dict[Name, BoundColumn] = {}
+        for name, field, leaf in _paths(schema):
+            path = BoundColumn.of(leaf.id, leaf.path, field)
+            self._found[name] = path
         self._collated: set[int] = set()
 
     def find(self, name: Name) -> BoundColumn:
@@ -89,6 +109,15 @@ class Columns:
         if found is None:
             found = self._found[name] = self._resolve(name)
         return found
+
+    def typed_paths(self, column: Name, path: tuple[str, ...]) -> list[Name]:
+        """A path into a column of VARIANT as columns, one for each type; none: it is not known."""
+        name = self.find(column).path[0]
+        first = paths_of(self._schema.field(name)).get(path)
+        if first is None:
+            return []
+        own = range(first, first + len(KINDS))
+        return [name for name, _, leaf in _paths(self._schema) if leaf.id in own]
 
     def comparable(self, name: Name) -> BoundColumn:
         """A column whose values compare.

@@ -21,7 +21,9 @@ from lakehouse_source.language.bounds.bound import (
     TRUE,
     BoundColumns,
     BoundConstant,
+    BoundIsNull,
     BoundNode,
+    IfPresent,
     conjunction,
     disjunction,
     negation,
@@ -29,6 +31,7 @@ from lakehouse_source.language.bounds.bound import (
 from lakehouse_source.language.bounds.ranges import Parts, follow, range_of, with_cast
 from lakehouse_source.language.functions import entry
 from lakehouse_source.language.functions.table import FUNCTIONS
+from lakehouse_source.language.functions.variants import steps
 from lakehouse_source.language.nodes import (
     FLIPPED,
     OPPOSITE,
@@ -40,15 +43,18 @@ from lakehouse_source.language.nodes import (
     Name,
     Node,
     any_of,
+    below,
     compare,
     matches,
     names,
     negated,
     replaced,
+    walk,
 )
 from lakehouse_source.language.types import INTEGERS, spark_type
 from lakehouse_source.language.values import Failure, days_of
 from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.variant import is_variant
 
 _OPPOSITE = {**OPPOSITE, "isnull": "isnotnull", "isnotnull": "isnull"}
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
@@ -119,6 +125,9 @@ class Implied(Parts):
         try:
             if not names(node):
                 return self._constant_truth(node)
+            found = self._of_path(node)
+            if found is not None:
+                return found
             found = self._exactly(self._simplified(node))
             if found is not None:
                 return found
@@ -128,6 +137,33 @@ class Implied(Parts):
             return self._value(node, "=", Literal(True, pa.bool_()))
         except (InvalidExpressionError, Failure, pa.ArrowException):
             return None
+
+    def _of_path(self, node: Node) -> Found | None:
+        """A test of a path into VARIANT, which is cast: true in the type that the value has.
+
+        Where the value is missing, or JSON's null, it is NULL in all types, as the cast is.
+        """
+        casts = [one for one in walk(node) if isinstance(one, Cast) and _is_path(one.value)]
+        paths = [one for one in walk(node) if _is_path(one)]
+        same = len(casts) == len(paths) and len({*paths}) == 1
+        if not same or any(is_variant(one.to) for one in casts):
+            return None
+        column, path = below(paths[0])
+        assert isinstance(column, Name)
+        assert isinstance(path, Literal)
+        names_ = tuple(steps(path.value))
+        if not all(isinstance(one, str) for one in names_):
+            return None
+        terms = []
+        for typed in self._columns.typed_paths(column, names_):  # type: ignore[arg-type]
+            one = replaced(node, paths[0], typed)
+            found = self._leaf(one)
+            terms.append(self._present(one) if found is None else found.condition)
+        if terms and all(isinstance(one, BoundIsNull) for one in terms):
+            return Found(conjunction(terms), False)
+        # A type in which the test is TRUE for no value adds nothing.
+        left = [one for one in terms if not isinstance(one, IfPresent) or one.truth]
+        return Found(disjunction(left or terms), False) if terms else None
 
     def _simplified(self, node: Node) -> Node:
         """The node with literals for its constant arguments, and without needless casts."""
@@ -413,6 +449,17 @@ NULL_LITERAL = Literal(None, pa.null())
 
 def _date(day: tuple[int, int, int]) -> Literal:
     return Literal(days_of(*day), pa.date32())
+
+
+def _is_path(node: Node) -> bool:
+    return (
+        isinstance(node, Call)
+        and node.name in ("variant_get", "try_variant_get")
+        and len(node.arguments) == 2
+        and isinstance(node.arguments[0], Name)
+        and isinstance(node.arguments[1], Literal)
+        and isinstance(node.arguments[1].value, str)
+    )
 
 
 _READERS: dict[str, Callable[[Implied, Call], Found | None]] = {

@@ -52,6 +52,7 @@ WRITE_OPTIONS = (
     "sortBy",
     "clusterBy",
     "bloomFilterColumns",
+    "variantPaths",
     "indexColumns",
     "expectedVersion",
     "txnAppId",

@@ -63,6 +63,7 @@ from lakehouse_source.write.commit.evolution import (
     first_properties,
     merge_schema,
     replaced_properties,
+    with_paths_of,
 )
 from lakehouse_source.write.commit.options import (
     AUTO_COMPACT_MIN_FILES,
@@ -489,7 +490,8 @@ def _first_schema(
     partition_by = check_partition_columns(schema, options.partition_by or ())
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
     properties = first_properties(record.properties, schema, partition_by, options)
-    return schema, properties
+    schema = with_paths_of(schema, properties)
+    return schema, first_properties(record.properties, schema, partition_by, options)
 
 
 def _other_schema(
@@ -504,6 +506,8 @@ def _other_schema(
     schema = checked_new(schema if options.constraints is not None else carried(current, schema))
     partition_by = check_partition_columns(schema, options.partition_by or ())
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
+    properties = replaced_properties(record.properties, schema, partition_by, options)
+    schema = with_paths_of(schema, properties)
     return schema, replaced_properties(record.properties, schema, partition_by, options)
 
 
@@ -530,10 +534,25 @@ def _next_schema(
         )
     partition_by = properties.partition_by
     _check_same_partitioning(current, partition_by, options, uri)
+    _check_same_paths(current, options, properties)
     check_index_columns(schema, options.index_columns, properties, partition_by, uri)
     if schema is not current:
         properties = evolve_properties(properties, schema, current, partition_by)[0]
     return schema, properties
+
+
+def _check_same_paths(
+    schema: pa.Schema, options: WriteOptions, properties: DatasetProperties
+) -> None:
+    """Check that a later write names no other paths of VARIANT, which have ids in the schema."""
+    given = fitted(Layout(variant_paths=options.layout.variant_paths), schema).variant_paths
+    if given is not None and {*given} != {*(properties.layout.variant_paths or ())}:
+        raise InvalidOptionError(
+            option="variantPaths",
+            value=", ".join(given),
+            reason="differs from the paths that the dataset has. Leave the option out, or change "
+            "them: dataset.set_properties(variant_paths=[...]).",
+        )
 
 
 def _check_same_partitioning(

@@ -27,6 +27,7 @@ from lakehouse_source.schema.partitions import (
     same_columns,
 )
 from lakehouse_source.schema.paths import walk
+from lakehouse_source.schema.variant_paths import with_paths
 from lakehouse_source.write.commit.conflicts import schema_changed
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions, fitted, in_schema
 
@@ -224,6 +225,13 @@ def with_names_of(
     )
 
 
+def with_paths_of(schema: pa.Schema, properties: DatasetProperties) -> pa.Schema:
+    """The schema with the paths of VARIANT that the layout names; the same one if it has them."""
+    first = max(properties.last_field_id, max_id(schema)) + 1
+    found = with_paths(schema, properties.layout.variant_paths or (), first)
+    return schema if found.equals(schema, check_metadata=True) else found
+
+
 def first_properties(
     properties: DatasetProperties,
     schema: pa.Schema,
@@ -246,7 +254,8 @@ def replaced_properties(
 
     Properties that name columns are chosen again; others stay, unless the write chooses them.
     """
-    kept = replace(properties.layout, sort_by=None, cluster_by=None, bloom_filter_columns=None)
+    names = ("sort_by", "cluster_by", "bloom_filter_columns", "variant_paths")
+    kept = replace(properties.layout, **dict.fromkeys(names))
     bare = replace(properties, index_columns=None)
     evolved = evolve_properties(bare, schema, None, partition_by, options.index_columns)[0]
     texts = options.table_properties

@@ -23,6 +23,8 @@ from lakehouse_source.properties import COLUMNS, KINDS, Layout
 from lakehouse_source.pruning.keys import can_be_indexed
 from lakehouse_source.schema.fields import field_id, find_field, leaves
 from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_paths import MOST_PATHS, split
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 
 # --- The layout of files: what callers give, what a schema allows, what a change renames.
@@ -110,6 +112,7 @@ def fitted(layout: Layout, schema: pa.Schema) -> Layout:
         bloom_filter_columns=_names(
             schema, layout.bloom_filter_columns, "bloomFilterColumns", can_be_hashed
         ),
+        variant_paths=_variant_paths(schema, layout.variant_paths),
     )
 
 
@@ -156,6 +159,31 @@ def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | 
     return tuple(paths)
 
 
+def _variant_paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    found: dict[str, dict[tuple[str, ...], None]] = {}
+    for named in given:
+        parts = split(named)
+        field = None if parts is None else find_field(parts[0], schema)
+        reason = "is no path such as payload:user.id."
+        if parts is not None:
+            reason = "begins with no column of VARIANT."
+        if parts is None or field is None or not is_variant(field.type):
+            raise InvalidOptionError(option="variantPaths", value=named, reason=reason)
+        known = found.setdefault(field.name, {})
+        for one in known:
+            shorter = min(len(one), len(parts[1]))
+            if one != parts[1] and one[:shorter] == parts[1][:shorter]:
+                reason = f"leads into or out of {'.'.join(one)}, which is named too: name one."
+                raise InvalidOptionError(option="variantPaths", value=named, reason=reason)
+        known[parts[1]] = None
+        if len(known) > MOST_PATHS:
+            reason = f"is path {len(known)} of a column; at most {MOST_PATHS} are kept."
+            raise InvalidOptionError(option="variantPaths", value=named, reason=reason)
+    return tuple(f"{name}:{'.'.join(path)}" for name, paths in found.items() for path in paths)
+
+
 def _can_be_sorted(type_: pa.DataType) -> bool:
     """Tell whether Arrow sorts values of a storage type."""
     return domain(type_).ordered and not pa.types.is_float16(type_)
@@ -187,11 +215,18 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
         found = (paths.get(were[path]) for path in given)
         return tuple(path for path in found if path is not None)
 
+    def variant_paths_now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if given is None:
+            return None
+        pairs = ((now((text.partition(":")[0],)), text.partition(":")[2]) for text in given)
+        return tuple(f"{names[0]}:{path}" for names, path in pairs if names)
+
     return replace(
         layout,
         sort_by=now(layout.sort_by),
         cluster_by=paths_now(layout.cluster_by),
         bloom_filter_columns=now(layout.bloom_filter_columns),
+        variant_paths=variant_paths_now(layout.variant_paths),
     )
 
 

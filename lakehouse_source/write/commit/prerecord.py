@@ -7,7 +7,7 @@ because other writers wait from then on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from lakehouse_source.errors import CommitConflictError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, FileRecord
 from lakehouse_source.pruning import bounds, keys
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves, leaves_of_file
 from lakehouse_source.schema.partitions import partition_ordinal, partition_text
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.row_changes import PreparedRows
@@ -182,20 +182,23 @@ def compute_index_rows(
     indexed: AbstractSet[int],
     partition_by: Sequence[str],
     types: Mapping[int, pa.DataType] | None = None,
+    others: Iterable[pa.Schema] = (),
 ) -> dict[str, list[FileBounds]]:
     """The index rows of files, by path. Partition values of the files are JSON texts.
 
-    `schema` is the one the files were written under. `types` gives, by field id, the types
+    `schema` is the one the files were written under; `others` may have paths of VARIANT that it
+    lacks, of which nothing is known then. `types` gives, by field id, the types
     that columns were promoted to since then: keys have the encoding of the promoted type.
     """
-    columns = [leaf for leaf in leaves(schema) if leaf.id in indexed]
+    later = [leaf for one in others for leaf in leaves(one)]
+    columns = [leaf for leaf in leaves_of_file(schema, later) if leaf.id in indexed]
     in_files = [leaf for leaf in columns if leaf.path[0] not in partition_by]
     in_folders = [leaf for leaf in columns if leaf.path[0] in partition_by]
     present: dict[int, list[Leaf]] = {}  # most files share one schema object
 
     def rows_of(file: FileMetadata) -> list[FileBounds]:
         if id(file.schema) not in present:
-            ids = {leaf.id for leaf in leaves(file.schema)}
+            ids = {leaf.id for leaf in leaves_of_file(file.schema, in_files)}
             present[id(file.schema)] = [leaf for leaf in in_files if leaf.id in ids]
         rows = bounds.file_bounds(file.row_groups, present[id(file.schema)], types)
         for leaf in in_folders:

@@ -268,7 +268,8 @@ def _record_files(
     keys = target.partition_texts().keys
     for schema_version, some in files.items():
         schema = target.file_schemas[schema_version]
-        rows = compute_index_rows(some, schema, indexed, keys(schema_version), types)
+        named = keys(schema_version)
+        rows = compute_index_rows(some, schema, indexed, named, types, [target.schema])
         new_ids = tx.record_file_metadata(
             record,
             new_version,

@@ -17,10 +17,10 @@ from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.pruning.keys import check_index_columns
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf, leaves, leaves_of_file
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED
-from lakehouse_source.write.commit.evolution import evolve_properties
+from lakehouse_source.write.commit.evolution import evolve_properties, with_paths_of
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
 from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, fitted, layout_of
 from lakehouse_source.write.statements.delete_and_update import expired_rows
@@ -68,10 +68,12 @@ def set_properties(
                 _check_no_files(tx, record, names, address.uri)
             properties = replace(properties, partition_by=names)
         properties = replace(properties, layout=_changed(properties.layout, layout, given, schema))
+        new_schema = with_paths_of(schema, properties)
+        properties = evolve_properties(properties, new_schema, schema, properties.partition_by)[0]
         if "index_columns" in given:
             properties = replace(properties, index_columns=named["index_columns"])
         if "index_columns" in given or properties.partition_by != record.properties.partition_by:
-            properties = _indexing(schema, properties, address.uri)
+            properties = _indexing(new_schema, properties, address.uri)
         if "expire_rows" in given:
             text = given["expire_rows"]
             if text is not None:
@@ -83,8 +85,8 @@ def set_properties(
             properties = replace(properties, table_properties=_merged(record, texts))
         if properties == record.properties:
             return None
-        rebuild_index(tx, record, schema, properties)
-        return NewMetadata(details, properties)
+        rebuild_index(tx, record, new_schema, properties)
+        return NewMetadata(details, properties, None if new_schema is schema else new_schema)
 
     return commit_metadata(catalog, address, base, "set properties", change)
 
@@ -193,7 +195,7 @@ def _index_rows(
     """The index rows of files for the columns that join the index, from their statistics."""
     types = {leaf.id: leaf.type for leaf in added}
     written = {
-        version: [leaf for leaf in leaves(schemas[version]) if leaf.id in types]
+        version: [leaf for leaf in leaves_of_file(schemas[version], added) if leaf.id in types]
         for version in {file.schema_version for file in files}
     }
     groups = tx.row_groups([file.id for file in files])

@@ -1,0 +1,109 @@
+"""Pure. Paths of VARIANT that files have as columns, and that the search index covers.
+
+A path stands in the metadata of its column, with the first of the ids that it has: one for each
+type in which a file may have its values. A file whose values have one type, as a column of its own,
+has bounds for that id and no value for the others. Of another file nothing is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lakehouse_source.schema.variant import TYPED_VALUE, VALUE, is_variant
+
+# How a path is written in the properties: `payload:user.id`.
+Path: TypeAlias = "tuple[str, ...]"
+PATHS = b"plake:variant_paths"
+# The types, by their names in conditions. A decimal has the type that holds those of all files.
+KINDS: Mapping[str, pa.DataType] = {
+    "BIGINT": pa.int64(),
+    "DECIMAL": pa.decimal128(38, 18),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+}
+MOST_PATHS = 64  # of a column
+
+
+def kind_of(type_: pa.DataType) -> str | None:
+    """The name of the type in which a leaf of a file is indexed."""
+    if pa.types.is_decimal(type_):
+        return "DECIMAL"
+    return next((kind for kind, one in KINDS.items() if one == type_), None)
+
+
+def paths_of(field: pa.Field) -> dict[Path, int]:
+    """The paths of a column, each with its first id."""
+    text = (field.metadata or {}).get(PATHS)
+    if text is None or not is_variant(field.type):
+        return {}
+    return {tuple(path): id for path, id in json.loads(text)}
+
+
+def last_id(field: pa.Field) -> int:
+    """The highest id of a path of a column; 0 where it has none."""
+    return max(paths_of(field).values(), default=1 - len(KINDS)) + len(KINDS) - 1
+
+
+def split(text: str) -> tuple[str, Path] | None:
+    """The column and the path of `payload:user.id`; None: the text is something else."""
+    column, colon, path = text.partition(":")
+    names = tuple(path.split("."))
+    bad = any(not name or not name.isprintable() or set(name) & set("[]'\"` :") for name in names)
+    return None if not colon or bad else (column, names)
+
+
+def with_paths(schema: pa.Schema, texts: Sequence[str], next_id: int) -> pa.Schema:
+    """The schema whose columns of VARIANT have these paths; those that stay keep their ids."""
+    wanted: dict[str, list[Path]] = {}
+    for text in texts:
+        found = split(text)
+        if found is not None:
+            wanted.setdefault(found[0], []).append(found[1])
+    fields = []
+    for field in schema:
+        if is_variant(field.type):
+            old, document = paths_of(field), []
+            for path in wanted.get(field.name, ()):
+                id = old.get(path, next_id)
+                next_id += len(KINDS) * (id == next_id)
+                document.append([path, id])
+            kept = {k: v for k, v in (field.metadata or {}).items() if k != PATHS}
+            if document:
+                kept[PATHS] = json.dumps(document).encode()
+            field = field.with_metadata(kept)
+        fields.append(field)
+    return pa.schema(fields, schema.metadata)
+
+
+def places(stored: pa.DataType) -> Iterator[tuple[Path, int, int, pa.DataType]]:
+    """The leaves of a shredded column as a file has it: path, places of both parts, type.
+
+    Places count leaf columns from the first of the column.
+    """
+    at = 0
+
+    def walk(group: pa.DataType, path: Path) -> Iterator[tuple[Path, int, int, pa.DataType]]:
+        nonlocal at
+        value = typed = None
+        for field in group:
+            if field.name == VALUE:
+                value, at = at, at + 1
+            elif field.name != TYPED_VALUE:
+                at += 1
+            elif pa.types.is_struct(field.type):
+                for below in field.type:
+                    yield from walk(below.type, (*path, below.name))
+            else:
+                typed, at = at, at + 1
+                if value is not None and path:
+                    yield path, value, typed, field.type
+
+    yield from walk(stored, ())

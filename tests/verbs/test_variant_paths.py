@@ -1,0 +1,232 @@
+"""Paths of VARIANT as columns of files: what is written, read back, and pruned."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakehouse_source as lake
+from lakehouse_source.parquet.page_reader import PageReader
+from lakehouse_source.schema.variant_shredding import shredded, tree_of, whole
+from tests.verbs.test_variant import random_document
+
+PATHS = ["event:user.id", "event:ts"]
+
+
+def rows(*documents: Any) -> dict[str, Any]:
+    return {"id": list(range(len(documents))), "event": lake.variant(documents)}
+
+
+def events(path: Path, files: int = 20, **keywords: Any) -> lake.Dataset:
+    ids = range(files * 10)
+    some = [{"user": {"id": one, "name": "n"}, "ts": one / 4, "x": [one]} for one in ids]
+    table = {**rows(*some), "file": [one // 10 for one in ids]}
+    lake.write_dataset(table, path, partition_by="file", **keywords)
+    return lake.open_dataset(path)
+
+
+def files_read(dataset: lake.Dataset, condition: str) -> tuple[int, int]:
+    scan = dataset.scan(condition)
+    return scan.explain().files_read, scan.count_rows()
+
+
+@pytest.mark.parametrize(
+    ("condition", "wanted"),
+    [
+        ("event:user.id = 7", None),
+        ("event:user.id::int = 7", (1, 1)),
+        ("EVENT:user.id::int = 7", (1, 1)),
+        ("variant_get(event, '$.user.id', 'bigint') = 7", (1, 1)),
+        ("try_variant_get(event, '$.user.id', 'decimal(5, 1)') = 7.0", (1, 1)),
+        ("event:user.id::double BETWEEN 15 AND 31", (3, 17)),
+        ("event:user.id::int IN (3, 4, 199)", (2, 3)),
+        ("event:user.id::int NOT IN (3) AND event:user.id::int < 5", (1, 4)),
+        ("NOT (event:user.id::int >= 5)", (1, 5)),
+        ("event:user.id::int + 1 = 8", (1, 1)),
+        ("event:user.id::int IS NULL", (0, 0)),
+        ("event:user.id::int IS NOT NULL", (20, 200)),
+        ("event:ts::double > 49.5", (1, 1)),
+        ("event:ts::int = 12", (2, 4)),
+        ("event:ts::int = 3 AND event:user.id::int > 13", (1, 2)),
+        ("event:user.id::int = 7 OR event:ts::int = 49", (2, 5)),
+        # Paths that differ in case, and paths that were not named.
+        ("event:USER.id::int IS NULL", (20, 200)),
+        ("event:user.name::string = 'm'", (20, 0)),
+    ],
+)
+def test_a_condition_on_a_path_reads_the_files_that_hold_it(
+    tmp_path_factory: pytest.TempPathFactory, condition: str, wanted: tuple[int, int] | None
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "events"
+    dataset = lake.open_dataset(path) if path.exists() else events(path, variant_paths=PATHS)
+    if wanted is None:
+        with pytest.raises(lake.InvalidPredicateError):
+            dataset.scan(condition).to_table()
+        return
+    assert files_read(dataset, condition) == wanted
+
+
+def test_pages_are_read_that_hold_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = [{"user": {"id": n}, "ts": n / 2} for n in range(40_000)]
+    documents[9] = {"user": {"id": None}}
+    documents[11] = {"ts": "7"}
+    lake.write_dataset(rows(*documents), tmp_path, variant_paths=PATHS)
+    read: list[int] = []
+    real = PageReader.read
+
+    def counted(self: Any, chosen: Any) -> Any:
+        table = real(self, chosen)
+        read.append(table.num_rows)
+        return table
+
+    monkeypatch.setattr(PageReader, "read", counted)
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.scan("event:user.id::int = 30000").to_table()["id"].to_pylist() == [30_000]
+    assert read
+    assert max(read) <= 8192
+    # In this row group a text stands among the numbers.
+    assert dataset.scan("event:ts::int = 7").to_table()["id"].to_pylist() == [11, 14, 15]
+
+
+def test_explain_names_the_path(tmp_path: Path) -> None:
+    dataset = events(tmp_path, 3, variant_paths=PATHS)
+    assert "event:user.id::BIGINT = 7" in str(dataset.scan("event:user.id::int = 7").explain())
+
+
+VALUES = (7, 8, "7", 7.0, Decimal("7.5"), True, None, {"a": 1}, [7], "x", 10**30, float("nan"))
+
+
+def test_files_with_other_types_at_a_path_are_read(tmp_path: Path) -> None:
+    conditions = [
+        f"try_variant_get(event, '$.user.id', '{type_}') {op} {literal}"
+        for type_, literal in (
+            *(("int", "7"), ("double", "7.5D"), ("string", "'7'"), ("decimal(10, 2)", "7.5")),
+            *(("boolean", "TRUE"), ("bigint", "NULL")),
+        )
+        for op in ("=", "<", ">=", "!=", "<=>")
+    ] + ["try_variant_get(event, '$.user.id', 'int') IS NULL", "event:user.id::string IS NULL"]
+    plain, dice, documents, files = tmp_path / "plain", random.Random(1), [], []
+    for size in (1, 2, 3, 5):
+        for first in range(len(VALUES)):
+            some = [VALUES[(first + n * size) % len(VALUES)] for n in range(size)]
+            documents += [{"user": {"id": one}, "ts": first} for one in some]
+            documents += dice.sample([{}, {"user": 7}, {"user": {"id": 7}}, None, [1]], 2)
+            files += [size * 100 + first] * (size + 2)
+    table = {**rows(*documents), "file": files}
+    lake.write_dataset(table, plain)
+    shape = {"partition_by": "file", "variant_paths": PATHS}
+    lake.write_dataset(table, tmp_path / "shredded", **shape)
+    pruned = 0
+    for condition in conditions:
+        with suppress(lake.InvalidExpressionError):
+            wanted = lake.open_dataset(plain).scan(condition).count_rows()
+            scan = lake.open_dataset(tmp_path / "shredded").scan(condition)
+            assert scan.count_rows() == wanted, condition
+            pruned += scan.explain().files_read < 4 * len(VALUES)
+    assert pruned > 10
+
+
+def test_documents_come_back_as_they_were(tmp_path: Path) -> None:
+    dice = random.Random(5)
+    documents = [random_document(dice) for _ in range(400)] + [None, *VALUES[:-1]]
+    paths = ["event:a", "event:b.c", "event:b.é", "event:zz"]
+    dataset = lake.write_dataset(rows(*documents), tmp_path, variant_paths=paths)
+    assert dataset.row_count == len(documents)
+    (path,) = tmp_path.glob("*.parquet")
+    assert "typed_value" in str(pq.read_schema(path))
+    column = lake.read_dataset(tmp_path)["event"]
+    assert column.to_pylist() == documents
+    assert lake.open_dataset(tmp_path).verify().ok
+    duckdb = pytest.importorskip("duckdb")
+    found = duckdb.sql(f"SELECT event::JSON::VARCHAR FROM '{path}' ORDER BY id").fetchall()
+    given = [json.loads(one.to_json() or "null") for one in column]
+    assert [json.loads(one or "null") for (one,) in found] == given
+
+
+def test_paths_that_are_named_later_lose_no_older_row(tmp_path: Path) -> None:
+    for first in (0, 10, 20):
+        some = [{"user": {"id": one}} for one in range(first, first + 10)]
+        lake.write_dataset(rows(*some), tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    dataset.set_properties(variant_paths=PATHS)
+    assert files_read(dataset.refresh(), "event:user.id::int = 7") == (3, 1)
+    lake.write_dataset(rows({"user": {"id": 700}}), tmp_path)
+    assert files_read(dataset.refresh(), "event:user.id::int = 7") == (3, 1)
+    assert files_read(dataset, "event:user.id::int = 700") == (4, 1)
+    dataset.delete("TRUE")
+    dataset.restore(dataset.version - 1)
+    assert files_read(dataset.refresh(), "event:user.id::int = 7") == (3, 1)
+    dataset.compact()
+    assert files_read(dataset.refresh(), "event:user.id::int = 7000") == (0, 0)
+    dataset.set_properties(variant_paths=["event:ts"])
+    assert files_read(dataset.refresh(), "event:user.id::int = 7") == (1, 1)
+    old = lake.read_dataset(tmp_path, version=4, predicates="event:user.id::int = 7")
+    assert old.num_rows == 1
+    dataset.rename_column("event", "e")
+    assert dataset.refresh().properties["variant_paths"] == ["e:ts"]
+    assert files_read(dataset, "e:ts::int = 7000") == (0, 0)
+
+
+def test_a_write_that_began_before_a_path_was_named_loses_no_row(tmp_path: Path) -> None:
+    dataset = events(tmp_path, 1)
+    table = pa.table({**rows({"user": {"id": 7000}}), "file": [9]})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table.to_batches()
+        lake.open_dataset(tmp_path).set_properties(variant_paths=PATHS)
+
+    lake.write_dataset(pa.RecordBatchReader.from_batches(table.schema, batches()), tmp_path)
+    assert dataset.refresh().version == 3
+    assert files_read(dataset.refresh(), "event:user.id::int = 7000")[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("paths", "words"),
+    [
+        (["id:a"], "begins with no column of VARIANT"),
+        (["nothing:a"], "begins with no column of VARIANT"),
+        (["event"], "no path such as payload:user.id"),
+        (["event:"], "no path such as"),
+        (["event:a[0]"], "no path such as"),
+        (["event:a", "event:a.b"], "leads into or out of a"),
+        ([f"event:p{n}" for n in range(65)], "at most 64"),
+    ],
+)
+def test_what_is_no_path_is_refused(tmp_path: Path, paths: list[str], words: str) -> None:
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        lake.write_dataset(rows({}), tmp_path / "new", variant_paths=paths)
+    lake.write_dataset(rows({}), tmp_path / "old")
+    with pytest.raises(lake.InvalidOptionError, match=f"{words}|differs from the paths"):
+        lake.write_dataset(rows({}), tmp_path / "old", variant_paths=paths)
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        lake.open_dataset(tmp_path / "old").set_properties(variant_paths=paths)
+
+
+def test_broken_bytes_are_an_error_when_they_are_shredded() -> None:
+    dice, broken = random.Random(2), 0
+    drawn = (random_document(dice) for _ in range(40))
+    known = lake.variant([one for one in drawn if one is not None]).storage
+    tree = tree_of(known, [("a",), ("b", "a"), ("c", "d")])
+    for _ in range(300):
+        metadata, value = map(bytearray, dice.choice(known.to_pylist()).values())
+        part = dice.choice((metadata, value))
+        for _ in range(dice.randint(1, 3)):
+            at = dice.randrange(len(part))
+            part[at] ^= 1 << dice.randrange(8)
+        one = {"metadata": bytes(metadata), "value": bytes(value)}
+        column = pa.array([one, *known[:3].to_pylist()], known.type)
+        try:
+            tree_of(column, [("a",), ("b", "a")])
+            whole(shredded(column, tree))
+        except lake.CorruptDatasetError:
+            broken += 1
+    assert 50 < broken < 300
