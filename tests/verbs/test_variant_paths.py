@@ -76,7 +76,7 @@ def test_a_condition_on_a_path_reads_the_files_that_hold_it(
 
 
 def test_pages_are_read_that_hold_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    documents = [{"user": {"id": n}, "ts": n / 2} for n in range(40_000)]
+    documents = [{"user": {"id": n}, "ts": n / 2} for n in range(20_000)]
     documents[9] = {"user": {"id": None}}
     documents[11] = {"ts": "7"}
     lake.write_dataset(rows(*documents), tmp_path, variant_paths=PATHS)
@@ -90,7 +90,7 @@ def test_pages_are_read_that_hold_a_value(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(PageReader, "read", counted)
     dataset = lake.open_dataset(tmp_path)
-    assert dataset.scan("event:user.id::int = 30000").to_table()["id"].to_pylist() == [30_000]
+    assert dataset.scan("event:user.id::int = 15000").to_table()["id"].to_pylist() == [15_000]
     assert read
     assert max(read) <= 8192
     # In this row group a text stands among the numbers.
@@ -105,17 +105,18 @@ def test_explain_names_the_path(tmp_path: Path) -> None:
 VALUES = (7, 8, "7", 7.0, Decimal("7.5"), True, None, {"a": 1}, [7], "x", 10**30, float("nan"))
 
 
-def test_files_with_other_types_at_a_path_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", [(2,), pytest.param((1, 3, 5), marks=pytest.mark.long)])
+def test_files_with_other_types_at_a_path_are_read(tmp_path: Path, sizes: tuple[int, ...]) -> None:
     conditions = [
         f"try_variant_get(event, '$.user.id', '{type_}') {op} {literal}"
         for type_, literal in (
             *(("int", "7"), ("double", "7.5D"), ("string", "'7'"), ("decimal(10, 2)", "7.5")),
             *(("boolean", "TRUE"), ("bigint", "NULL")),
         )
-        for op in ("=", "<", ">=", "!=", "<=>")
+        for op in (("=", ">=", "!=") if sizes == (2,) else ("=", "<", ">=", "!=", "<=>"))
     ] + ["try_variant_get(event, '$.user.id', 'int') IS NULL", "event:user.id::string IS NULL"]
     plain, dice, documents, files = tmp_path / "plain", random.Random(1), [], []
-    for size in (1, 2, 3, 5):
+    for size in sizes:
         for first in range(len(VALUES)):
             some = [VALUES[(first + n * size) % len(VALUES)] for n in range(size)]
             documents += [{"user": {"id": one}, "ts": first} for one in some]
@@ -131,8 +132,8 @@ def test_files_with_other_types_at_a_path_are_read(tmp_path: Path) -> None:
             wanted = lake.open_dataset(plain).scan(condition).count_rows()
             scan = lake.open_dataset(tmp_path / "shredded").scan(condition)
             assert scan.count_rows() == wanted, condition
-            pruned += scan.explain().files_read < 4 * len(VALUES)
-    assert pruned > 10
+            pruned += scan.explain().files_read < len(sizes) * len(VALUES)
+    assert pruned > 3
 
 
 def test_documents_come_back_as_they_were(tmp_path: Path) -> None:
