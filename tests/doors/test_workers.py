@@ -114,7 +114,7 @@ for child in spark._jvm.java.lang.ProcessHandle.current().children().toArray():
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_first_statements_wait_for_no_process_that_they_can_do_without(tmp_path: Path) -> None:
-    """One more made what the next one planned."""
+    """One looked for packages of other formats, and one made what the next one planned."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", FIRST, str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -122,7 +122,6 @@ def test_the_first_statements_wait_for_no_process_that_they_can_do_without(tmp_p
     found = [line.split()[-1] for line in done.stdout.splitlines() if "pyspark.daemon" in line]
     assert sorted(one.rpartition(".")[2] for one in found) == [
         "commit_data_source_write",
-        "lookup_data_sources",  # Spark's own search of formats
         "plan_data_source_read",
         "worker",
         "write_into_data_source",

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.spark.protocol.vocabulary import Setting
+from lakehouse_source.spark.protocol.vocabulary import Entry, Setting
 from lakehouse_source.spark.session.planner_status import (
     EXTENSION,
     add_missing,
     find_rule,
     is_classic,
     java_array,
+    java_field,
     status,
 )
 from lakehouse_source.spark.session.session_folder import remove_at_exit
@@ -64,14 +65,36 @@ def use_this_python(options: Mapping[str, Any]) -> None:
             os.environ["PYSPARK_PYTHON"] = python
 
 
+def _register_found(spark: Any) -> None:
+    """Register format `plake` as Spark does with the formats that it finds.
+
+    Spark finds them in a Python process that imports every package `pyspark_*`. The first statement
+    of a session would wait for it. The manager's own method looks for them too, after it has put
+    the format where it is put here.
+    """
+    utils = getattr(getattr(spark._jvm.org.apache.spark.api.python, "PythonUtils$"), "MODULE$")
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    known = java_field(manager, "runtimeDataSourceBuilders").get(manager)
+    if known.containsKey("plake") or not _is_this_python(shutil.which(utils.defaultPythonExec())):
+        return
+    pickled = f"c{Entry.MODULE}\nPlakeDataSource\n.".encode()
+    v2 = spark._jvm.org.apache.spark.sql.execution.datasources.v2
+    source = v2.python.UserDefinedPythonDataSource(utils.createPythonFunction(pickled))
+    known.put("plake", source)
+
+
 def register_if_missing(spark: Any) -> None:
-    """Register format `plake` for a session whose JVM runs a Python without plake.
+    """Register format `plake` for a session, also where its JVM runs a Python without plake.
 
     A registered source runs in the Python that the SparkContext names at that moment. This Python
     is named for this call only: functions of the user keep theirs.
     """
+    from py4j.protocol import Py4JError
+
     python = _python_to_set(spark.conf.get(_SETTING, None))
     if python is None:
+        with suppress(Py4JError, TypeError):  # then Spark looks for it
+            _register_found(spark)
         return
     # This starts the other Python to look for data sources, as the first query would anyway.
     if spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists("plake"):

@@ -34,7 +34,7 @@ def add_missing(spark: Any) -> None:
         Py4JError: this Spark has no such lists.
     """
     for owner, name, rules in _missing(spark):
-        field = _field(owner, name)
+        field = java_field(owner, name)
         found = field.get(owner)
         for rule in rules:
             found = found.appended(rule)
@@ -43,7 +43,7 @@ def add_missing(spark: Any) -> None:
         session = spark._jsparkSession
         state = session.sessionState()
         parser = session.extensions().buildParser(session, state.sqlParser())
-        _field(state, _PARSER).set(state, parser)
+        java_field(state, _PARSER).set(state, parser)
     registry = spark._jsparkSession.sessionState().tableFunctionRegistry()
     name = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(_FUNCTION)
     if not registry.functionExists(name):
@@ -81,7 +81,7 @@ def _missing(spark: Any) -> list[tuple[Any, str, list[Any]]]:
     made.append((state, _COLUMNAR, extensions.buildColumnarRules(session)))
     found = []
     for owner, name, rules in made:
-        names = {rule.getClass().getName() for rule in _items(_field(owner, name).get(owner))}
+        names = {rule.getClass().getName() for rule in _items(java_field(owner, name).get(owner))}
         lacking = [
             rule
             for rule in _items(rules)
@@ -93,7 +93,7 @@ def _missing(spark: Any) -> list[tuple[Any, str, list[Any]]]:
     return found
 
 
-def _field(owner: Any, name: str) -> Any:
+def java_field(owner: Any, name: str) -> Any:
     field = owner.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field
