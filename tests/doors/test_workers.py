@@ -38,6 +38,7 @@ assert file.row_count == 1
 FILES = {
     "arguments",
     "constraints",
+    "default_values",
     "deletion",
     "errors",
     "generated",
