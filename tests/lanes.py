@@ -67,6 +67,8 @@ class Lanes(LoadScopeScheduling):
         return super().remove_node(node)
 
     def _reschedule(self, node: Any) -> None:
+        if node not in self.registered_collections:
+            return  # it replaces a worker, and asks when it has collected its tests
         super()._reschedule(node)
         # A worker begins a test when it knows the next one, or that there is none.
         while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
