@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+_JVMS = 2
+_SPARK = "spark: "
+# How many tests a worker knows before it is told more.
+_KNOWN = 3
+
 
 def order(items: list[pytest.Item], lane: Path, worker: str) -> None:
     """Put tests with Spark first, and name them in a file; quick ones come last.
@@ -23,10 +28,10 @@ def order(items: list[pytest.Item], lane: Path, worker: str) -> None:
 
 
 class Priority:
-    """Only what the worker with Spark leaves of the processors is for the others.
+    """Only what the workers with Spark leave of the processors is for the other.
 
-    It has the longest way to go, and often waits for a stream or a process. The others fill these
-    gaps: there is one worker more than there are processors.
+    They often wait for a stream or a process. The other fills these gaps: there is one worker more
+    than there are processors.
     """
 
     def __init__(self) -> None:
@@ -39,7 +44,7 @@ class Priority:
 
 
 class Lanes(LoadScopeScheduling):
-    """All tests with Spark are for one worker, and the others come by modules to any.
+    """Tests come by modules to any worker, those with Spark to two: each has a JVM of its own.
 
     A test whose worker died has failed; the others run.
     """
@@ -49,12 +54,27 @@ class Lanes(LoadScopeScheduling):
         config.option.loadscopereorder = False  # the order of the tests is that of the work
         self._lane = lane
         self._spark: set[str] | None = None
+        self._jvms: set[Any] = set()
 
     def _split_scope(self, nodeid: str) -> str:
         if self._spark is None:
             self._spark = set(self._lane.read_text().split("\n"))
             self._lane.unlink()
-        return "spark" if nodeid in self._spark else nodeid.partition("::")[0]
+        module = nodeid.partition("::")[0]
+        return f"{_SPARK}{module}" if nodeid in self._spark else module
+
+    def _next_for(self, node: Any) -> str | None:
+        """The first of the waiting modules that a worker may take."""
+        self._jvms &= self.assigned_work.keys()
+        any_may = node in self._jvms or len(self._jvms) < _JVMS
+        return next((one for one in self.workqueue if any_may or _SPARK not in one), None)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        scope = self._next_for(node) or next(iter(self.workqueue))
+        self.workqueue.move_to_end(scope, last=False)
+        if _SPARK in scope:
+            self._jvms.add(node)
+        super()._assign_work_unit(node)
 
     def remove_node(self, node: Any) -> str | None:
         # xdist would run the test again that ended its worker.
@@ -69,7 +89,11 @@ class Lanes(LoadScopeScheduling):
     def _reschedule(self, node: Any) -> None:
         if node not in self.registered_collections:
             return  # it replaces a worker, and asks when it has collected its tests
-        super()._reschedule(node)
         # A worker begins a test when it knows the next one, or that there is none.
-        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
-            super()._reschedule(node)
+        while not node.shutting_down:
+            if self._next_for(node) is None:
+                node.shutdown()
+            elif self._pending_of(self.assigned_work[node]) < _KNOWN:
+                self._assign_work_unit(node)
+            else:
+                return

@@ -229,7 +229,7 @@ def disagreements(
 def test_conditions_on_paths_mean_what_they_mean_in_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert disagreements(spark, tmp_path, 200, 100) == []
+    assert disagreements(spark, tmp_path, 120, 50) == []
 
 
 @pytest.mark.long
