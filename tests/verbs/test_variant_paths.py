@@ -231,3 +231,16 @@ def test_broken_bytes_are_an_error_when_they_are_shredded() -> None:
         except lake.CorruptDatasetError:
             broken += 1
     assert 50 < broken < 300
+
+
+@pytest.mark.parametrize("paths", [["event:a"], []])
+def test_seconds_too_great_for_a_timestamp_are_null(paths: list[str], tmp_path: Path) -> None:
+    """Spark 4.3: a cast from VARIANT fails, where a cast of a BIGINT takes the greatest one."""
+    most = 2**63 // 10**6
+    seconds = [2**63 - 1, most + 1, most, -most, -most - 1, -(2**63)]
+    rows = {"id": list(range(6)), "event": lake.variant([{"a": one} for one in seconds])}
+    lake.write_dataset(rows, tmp_path / "t", variant_paths=paths)
+    scan = lake.open_dataset(tmp_path / "t").scan(
+        "try_variant_get(event, '$.a', 'timestamp') IS NULL", columns=["id"]
+    )
+    assert scan.to_table()["id"].to_pylist() == [0, 1, 4, 5]

@@ -10,6 +10,7 @@ from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language.functions.casts import cast_kernel
@@ -54,6 +55,8 @@ _TYPES = {
     "wall": WALL,
 }
 _WHOLE = ("object", "array")
+# As many seconds as a timestamp in microseconds may have.
+_SECONDS = (2**63 - 1) // 1_000_000
 
 
 def steps(path: str) -> list[str | int]:
@@ -181,7 +184,8 @@ def _typed(metadata: bytes, value: bytes, to: pa.DataType) -> tuple[pa.DataType,
     raise Failure(f"a {name} in a VARIANT is not cast here")
 
 
-def _cast_alike(values: pa.Array, to: pa.DataType, zone: tzinfo, safe: bool) -> pa.Array:
+def _cast_alike(given: pa.Array, to: pa.DataType, zone: tzinfo, safe: bool) -> pa.Array:
+    values = given
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), to)
     if values.type == pa.large_string() and to == pa.string():
@@ -191,9 +195,13 @@ def _cast_alike(values: pa.Array, to: pa.DataType, zone: tzinfo, safe: bool) -> 
     if values.type == pa.large_string() or not _has_cast(values.type, to):
         cast = pa.nulls(len(values), to)
     else:
+        if pa.types.is_integer(values.type) and pa.types.is_timestamp(to):
+            # Seconds too great for a timestamp fail; a cast of a BIGINT takes the greatest one.
+            fits = pc.and_(pc.less_equal(values, _SECONDS), pc.greater_equal(values, -_SECONDS))
+            values = pc.if_else(fits, values, None)
         cast = flat(cast_kernel(values.type, to, zone, safe=True)[0](values))
     if cast.null_count and not safe:
-        first = values[next(n for n, one in enumerate(cast) if not one.is_valid)]
+        first = given[next(n for n, one in enumerate(cast) if not one.is_valid)]
         raise Failure(f"the value {first} in a VARIANT cannot be cast to {spark_name(to)}")
     return cast
 
