@@ -41,10 +41,10 @@ def kind_of(type_: pa.DataType) -> str | None:
 
 def paths_of(field: pa.Field) -> dict[Path, int]:
     """The paths of a column, each with its first id."""
-    text = (field.metadata or {}).get(PATHS)
-    if text is None or not is_variant(field.type):
+    if not is_variant(field.type):
         return {}
-    return {tuple(path): id for path, id in json.loads(text)}
+    text = (field.metadata or {}).get(PATHS)
+    return {} if text is None else {tuple(path): id for path, id in json.loads(text)}
 
 
 def last_id(field: pa.Field) -> int:

@@ -7,7 +7,7 @@ is FALSE and `tiny < 300` is TRUE; where the column is NULL, both are NULL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -72,9 +72,9 @@ from lakehouse_source.schema.variant_paths import KINDS, paths_of
 # --- The columns of a schema that conditions name.
 
 
-def _paths(schema: pa.Schema) -> Iterator[tuple[Name, pa.Field, schemas.Leaf]]:
+def _paths(fields: Iterable[pa.Field]) -> Iterator[tuple[Name, pa.Field, schemas.Leaf]]:
     """The paths of VARIANT, one for each type, under names that no text of a condition has."""
-    for field in schema:
+    for field in fields:
         if paths_of(field):
             for leaf in schemas.leaves(pa.schema([field])):
                 if leaf.column_id is not None:
@@ -94,9 +94,6 @@ class Columns:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._found: dict[Name, BoundColumn] = {}
-        for name, field, leaf in _paths(schema):
-            path = BoundColumn.of(leaf.id, leaf.path, field)
-            self._found[name] = path
         self._collated: set[int] = set()
 
     def find(self, name: Name) -> BoundColumn:
@@ -112,12 +109,16 @@ class Columns:
 
     def typed_paths(self, column: Name, path: tuple[str, ...]) -> list[Name]:
         """A path into a column of VARIANT as columns, one for each type; none: it is not known."""
-        name = self.find(column).path[0]
-        first = paths_of(self._schema.field(name)).get(path)
+        variant = self._schema.field(self.find(column).path[0])
+        first = paths_of(variant).get(path)
         if first is None:
             return []
         own = range(first, first + len(KINDS))
-        return [name for name, _, leaf in _paths(self._schema) if leaf.id in own]
+        typed = [one for one in _paths([variant]) if one[2].id in own]
+        self._found |= {
+            name: BoundColumn.of(leaf.id, leaf.path, field) for name, field, leaf in typed
+        }
+        return [name for name, _, _ in typed]
 
     def comparable(self, name: Name) -> BoundColumn:
         """A column whose values compare.
