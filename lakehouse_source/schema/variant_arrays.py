@@ -302,7 +302,7 @@ class Dictionaries:
         """The fields of the rows that are objects.
 
         Raises:
-            BrokenValue: a part lies outside of its object, or a name is unknown.
+            BrokenValue: a part lies outside of its object or in another part, or a name is unknown.
         """
         data, heads = parts.data, parts.heads()
         found = [Fields(*(np.zeros(0, np.int64) for _ in range(5)))]
@@ -325,6 +325,9 @@ class Dictionaries:
             own = codes[rows][place]
             if (starts + sizes > end[place]).any():
                 raise BrokenValue("a part lies outside of it")
+            # Copies of one part in each field would take many times the bytes of the value.
+            if (np.bincount(place, sizes, len(rows)) > layout.size).any():
+                raise BrokenValue("its parts overlap, or it is empty")
             if (ids >= self._counts[own]).any():
                 raise BrokenValue("it names a field that its dictionary lacks")
             names = self._flat[self._starts[own] + ids]
