@@ -20,8 +20,8 @@ class Layout:
     each commit. `variant_paths` are paths of VARIANT, as `payload:user.id`, that files have as
     columns; where none are chosen, the first file of many rows chooses for each column at most
     `variant_paths_most`, of at most `variant_paths_depth` names, which at least the share
-    `variant_paths_share` of its rows has. `keep_versions` and `keep_versions_seconds` are limits by which upkeep expires
-    versions.
+    `variant_paths_share` of its rows has. `keep_versions` and `keep_versions_seconds` are limits by
+    which upkeep expires versions.
     """
 
     target_file_size_bytes: int | None = None

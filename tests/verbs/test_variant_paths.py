@@ -341,7 +341,9 @@ def test_a_compaction_chooses_for_files_that_were_too_small(tmp_path: Path) -> N
     # The file that was not rewritten may have any value.
     assert files_read(dataset, "event:user.id::int = 1999") == (1, 1)
     assert files_read(dataset, "event:user.id::int = 7") == (2, 1)
-    assert lake.read_dataset(tmp_path, version=old, predicates="event:user.id::int = 7").num_rows == 1
+    assert (
+        lake.read_dataset(tmp_path, version=old, predicates="event:user.id::int = 7").num_rows == 1
+    )
     dataset.restore(old)
     assert files_read(dataset.refresh(), "event:user.id::int = 1999")[1] == 1
     dataset.set_properties(variant_paths=None)
