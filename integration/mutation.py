@@ -2276,7 +2276,7 @@ MUTANTS = [
         DEFAULTS,
         (
             "a file that lacks a newer column is recorded as if it had it",
-            "if schema is not staged.spec.schema:",
+            "if not written.equals(staged.spec.schema, check_metadata=True):",
             "if False:",
         ),
     ),
