@@ -1998,6 +1998,15 @@ MUTANTS = [
             "if False:",
         ),
         (
+            "layout: a name may mean another column by now",
+            "if not schema.equals(base.schema, check_metadata=True):",
+            "if False:",
+        ),
+    ),
+    *_in(
+        "write/commit/chosen_paths.py",
+        LAYOUT,
+        (
             "layout: a column that joins the index finds no file that is there",
             "tx.insert_bounds(record.id, rows)",
             "pass",
@@ -2007,10 +2016,19 @@ MUTANTS = [
             "if not counted or file.version < since[row.column_id]:",
             "if not counted:",
         ),
+    ),
+    *_in(
+        "write/commit/chosen_paths.py",
+        ("verbs/test_variant_paths.py",),
         (
-            "layout: a name may mean another column by now",
-            "if not schema.equals(base.schema, check_metadata=True):",
+            "VARIANT: statistics of paths are kept under ids that other paths have",
+            "if to != first:",
             "if False:",
+        ),
+        (
+            "VARIANT: paths that lead into each other are chosen",
+            "return apart is None or apart[0].lower() == apart[1].lower()",
+            "return False",
         ),
     ),
     *_in(
@@ -2258,7 +2276,7 @@ MUTANTS = [
         DEFAULTS,
         (
             "a file that lacks a newer column is recorded as if it had it",
-            "if schema is not staged.spec.schema:",
+            "if not written.equals(staged.spec.schema, check_metadata=True):",
             "if False:",
         ),
     ),

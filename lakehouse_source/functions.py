@@ -235,7 +235,8 @@ def write_dataset(
               rows that it has in memory; `dataset.cluster()` does the rest.
             - `bloom_filter_columns`: columns that get bloom filters.
             - `variant_paths`: paths of VARIANT, as `"payload:user.id"`, that files have as columns:
-              conditions on them prune.
+              conditions on them prune. Default: frequent paths of the first large file, chosen
+              within `variant_paths_most`, `variant_paths_share`, `variant_paths_depth`.
             - `auto_compact`, `auto_compact_min_files`: see `Dataset.compact`.
             - `index_columns`: columns of the catalog's search index, see below.
 

@@ -18,8 +18,10 @@ class Layout:
     `auto_compact` compacts small files after a commit, where a partition has as many of them as
     `auto_compact_min_files` says. `iceberg_metadata` writes metadata for readers of Iceberg after
     each commit. `variant_paths` are paths of VARIANT, as `payload:user.id`, that files have as
-    columns. `keep_versions` and `keep_versions_seconds` are limits by which upkeep expires
-    versions.
+    columns; where none are chosen, the first file of many rows chooses for each column at most
+    `variant_paths_most`, of at most `variant_paths_depth` names, which at least the share
+    `variant_paths_share` of its rows has. `keep_versions` and `keep_versions_seconds` are limits by
+    which upkeep expires versions.
     """
 
     target_file_size_bytes: int | None = None
@@ -34,6 +36,9 @@ class Layout:
     auto_compact_min_files: int | None = None
     iceberg_metadata: bool | None = None
     variant_paths: tuple[str, ...] | None = None
+    variant_paths_most: int | None = None
+    variant_paths_share: float | None = None
+    variant_paths_depth: int | None = None
     keep_versions: int | None = None
     keep_versions_seconds: int | None = None
 

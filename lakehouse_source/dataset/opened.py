@@ -27,6 +27,7 @@ from lakehouse_source.result_tables import History
 from lakehouse_source.schema.computed import clause, computed_columns
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.spark_metadata import comments
+from lakehouse_source.schema.variant_paths import texts_of
 from lakehouse_source.streaming import Rules
 from lakehouse_source.write.commit.transaction import TransactionCatalog
 
@@ -137,9 +138,12 @@ class OpenDataset:
         Where they were chosen: `index_columns`, `sort_by`, `cluster_by`, `bloom_filter_columns`,
         `target_file_size_bytes`, `row_group_rows`, `compression`, `promote_to_string`,
         `rewrite_threshold`, `auto_compact`, `auto_compact_min_files`, `iceberg_metadata`,
-        `keep_versions`, `keep_versions_seconds`, `expire_rows`.
+        `keep_versions`, `keep_versions_seconds`, `expire_rows`, and `variant_paths` with its
+        limits. Files choose paths of VARIANT where nobody did: these are shown too.
         """
-        return self._snapshot.dataset.properties.to_json()
+        found = self._snapshot.dataset.properties.to_json()
+        paths = texts_of(self._snapshot.schema)
+        return {**found, "variant_paths": paths} if paths else found
 
     @property
     def constraints(self) -> Mapping[str, str]:

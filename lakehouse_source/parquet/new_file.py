@@ -34,7 +34,17 @@ from lakehouse_source.schema.variant import (
     stored_field,
     struct_like,
 )
-from lakehouse_source.schema.variant_paths import KINDS, Path, paths_of, places
+from lakehouse_source.schema.variant_paths import (
+    CHOSEN_IDS,
+    FEWEST_ROWS,
+    KINDS,
+    Choice,
+    Path,
+    paths_of,
+    places,
+    texts_of,
+    with_paths,
+)
 from lakehouse_source.storage import HashedOutput, Storage
 
 # --- Decides from the first rows of a file how its columns are encoded.
@@ -167,6 +177,8 @@ class NewFile:
     ) -> None:
         self.storage = storage
         self.path = path
+        if spec.choice is not None and first.num_rows >= FEWEST_ROWS:
+            file_schema = _with_chosen_paths(first, file_schema, spec.choice)
         self.schema = file_schema
         self.floats = [
             leaf
@@ -286,6 +298,19 @@ def _tree(column: pa.ChunkedArray, paths: list[Path]) -> Tree:
     from lakehouse_source.schema.variant_shredding import tree_of  # imports numpy
 
     return tree_of(column.combine_chunks().storage, paths)
+
+
+def _with_chosen_paths(rows: pa.Table, schema: pa.Schema, choice: Choice) -> pa.Schema:
+    """The schema with paths for columns of VARIANT that have none, from a sample of rows."""
+    texts = []
+    for field in schema:
+        if is_variant(field.type) and not paths_of(field):
+            from lakehouse_source.schema.variant_shredding import chosen_paths  # imports numpy
+
+            sample = rows.column(field.name).take(_spread(rows.num_rows)).combine_chunks()
+            paths = chosen_paths(sample.storage, choice)
+            texts += [f"{field.name}:{'.'.join(path)}" for path in paths]
+    return with_paths(schema, [*texts_of(schema), *texts], CHOSEN_IDS) if texts else schema
 
 
 def _paths_with_nan(field: pa.Field, column: pa.ChunkedArray) -> Iterator[int]:

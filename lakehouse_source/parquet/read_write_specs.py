@@ -18,6 +18,7 @@ from lakehouse_source.generated import Generated, Numbers
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.schema.defaults import default_sql, write_default
 from lakehouse_source.schema.fields import hidden_columns, without_metadata
+from lakehouse_source.schema.variant_paths import Choice
 from lakehouse_source.storage import StorageLocation
 
 # Rows of a row group, and the codec. Measured by integration/benchmarks/row_group_rows.py on
@@ -48,6 +49,7 @@ class WriteSpec:
     the rows of each row group are then sorted by `sort_by`. `ordered_by` are such paths where all
     rows arrive in this order. With one path, a row group ends at a change of its value, if one is
     near, so that two files do not share the value at the end of one file.
+    `choice`: how files choose paths of columns of VARIANT that have none; None: they choose none.
     """
 
     uri: Where
@@ -61,6 +63,7 @@ class WriteSpec:
     cluster_by: tuple[tuple[str, ...], ...] = ()
     ordered_by: tuple[tuple[str, ...], ...] = ()
     bloom_filter_columns: tuple[str, ...] = ()
+    choice: Choice | None = None
     must_match: BoundPredicate | None = None
     constraints: tuple[Constraint, ...] = ()
     generated: tuple[Generated, ...] = ()

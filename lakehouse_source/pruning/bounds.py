@@ -82,6 +82,23 @@ def _dump(document: Mapping[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def renumbered(group: RowGroupMetadata, ids: Mapping[int, int | None]) -> RowGroupMetadata:
+    """The record of a row group in which columns have other ids; None: it is left out."""
+    texts = {str(before): None if now is None else str(now) for before, now in ids.items()}
+
+    def anew(text: str) -> str:
+        moved = ((texts.get(name, name), value) for name, value in _document(text).items())
+        return _dump({name: value for name, value in moved if name is not None})
+
+    return replace(
+        group,
+        stats_min_json=anew(group.stats_min_json),
+        stats_max_json=anew(group.stats_max_json),
+        null_counts_json=anew(group.null_counts_json),
+        nan_json=anew(group.nan_json),
+    )
+
+
 _scan_json = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 

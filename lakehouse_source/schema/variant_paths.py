@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -30,6 +31,25 @@ KINDS: Mapping[str, pa.DataType] = {
     "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
 MOST_PATHS = 64  # of a column
+# Paths that a file has chosen have ids from here on, until the commit gives them ids.
+CHOSEN_IDS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which paths of a column of VARIANT a file chooses from a sample of its first rows.
+
+    At most `most` paths of up to `depth` names, which at least a share of the rows has, all of them
+    in one type. Each path takes eight rows per file of the search index. A file of fewer rows than
+    `FEWEST_ROWS` chooses none, because a path stays once it is chosen.
+    """
+
+    most: int = 16
+    share: float = 0.2
+    depth: int = 4
+
+
+FEWEST_ROWS = 1000
 
 
 def kind_of(type_: pa.DataType) -> str | None:
@@ -56,8 +76,17 @@ def split(text: str) -> tuple[str, Path] | None:
     """The column and the path of `payload:user.id`; None: the text is something else."""
     column, colon, path = text.partition(":")
     names = tuple(path.split("."))
-    bad = any(not name or not name.isprintable() or set(name) & set("[]'\"` :") for name in names)
-    return None if not colon or bad else (column, names)
+    return (column, names) if colon and all(map(can_be_named, names)) else None
+
+
+def can_be_named(name: str) -> bool:
+    """Tell whether a path can have a name in it."""
+    return bool(name) and name.isprintable() and not set(name) & set(".[]'\"` :")
+
+
+def texts_of(schema: pa.Schema) -> list[str]:
+    """All paths of the columns of a schema."""
+    return [f"{field.name}:{'.'.join(path)}" for field in schema for path in paths_of(field)]
 
 
 def with_paths(schema: pa.Schema, texts: Sequence[str], next_id: int) -> pa.Schema:

@@ -45,7 +45,7 @@ from lakehouse_source.schema.variant_arrays import (
     unsigned,
 )
 from lakehouse_source.schema.variant_bytes import BrokenValue, checked, leaf_of
-from lakehouse_source.schema.variant_paths import KINDS, Path, kind_of
+from lakehouse_source.schema.variant_paths import KINDS, Choice, Path, can_be_named, kind_of
 from lakehouse_source.schema.variant_values import (
     DATE,
     DECIMAL4,
@@ -59,6 +59,7 @@ from lakehouse_source.schema.variant_values import (
     INT32,
     INT64,
     INTEGERS,
+    NULL,
     OBJECT,
     SHORT_TEXT,
     TEXT,
@@ -403,6 +404,48 @@ def _decimal_leaves(
     fits &= (numbers <= most // factors) & (numbers >= -(most // factors))
     numbers = np.where(fits, numbers * np.where(fits, factors, 0), 0)
     return masked(type_, np.stack([numbers, numbers >> 63], 1), fits), fits
+
+
+# --- which paths are chosen ------------------------------------------------------------
+
+
+def chosen_paths(storage: pa.StructArray, choice: Choice) -> list[Path]:
+    """The paths that most rows have, in one type each, in the order of their names.
+
+    Whole numbers and decimals are one type. Names that differ by case only are left out: some
+    readers know one field of such a name.
+
+    Raises:
+        CorruptDatasetError: the bytes are no values of VARIANT.
+    """
+    least = max(1, choice.share * len(storage))
+    found: list[tuple[int, Path]] = []
+
+    def walk(parts: Parts, path: Path) -> None:
+        fields = names.fields(parts, names.codes)
+        counts = np.bincount(fields.names)
+        texts = {number: names.text(int(number)) for number in np.flatnonzero(counts >= least)}
+        lowered = [text.lower() for text in texts.values()]
+        for number, text in texts.items():
+            if not can_be_named(text) or lowered.count(text.lower()) > 1:
+                continue
+            inner = parts.of_fields(fields, np.flatnonzero(fields.names == number))
+            heads, below = inner.heads(), (*path, text)
+            kinds = np.bincount(_KIND_OF_HEAD[heads[inner.present]], minlength=_OTHER + 1)
+            kinds[_OTHER] -= np.count_nonzero(inner.present & (heads == NULL << 2))
+            kinds[_NUMBER_OF["DECIMAL"]] += kinds[_NUMBER_OF["BIGINT"]]
+            kinds[_NUMBER_OF["BIGINT"]] = 0
+            if np.count_nonzero(kinds) == 1 and not kinds[_OTHER]:
+                found.append((int(kinds.sum()), below))
+            elif len(below) < choice.depth:
+                walk(inner, below)
+
+    with checked():
+        metadata, value = storage.flatten()
+        names = Dictionaries(metadata)
+        walk(Parts.of(value), ())
+    most = sorted((one for one in found if one[0] >= least), key=lambda one: (-one[0], one[1]))
+    return sorted(path for _, path in most[: choice.most])
 
 
 # --- which types fit -------------------------------------------------------------------

@@ -264,6 +264,17 @@ def test_spark_writes_paths_as_columns_of_files_and_prunes_by_them(
             files = {row.f for row in found.selectExpr("_metadata.file_path AS f").collect()}
             assert len(files) <= len(wanted)
     spark_auto.conf.unset(Setting.READER)
+    # Tasks choose paths for themselves where nobody named some.
+    rows = spark.range(0, 4000, 1, 4).selectExpr(
+        "id", "parse_json(concat('{\"n\": ', id, ', \"of', id div 1000, '\": 1}')) AS v"
+    )
+    save(rows.limit(0), tmp_path / "u")
+    save(rows, tmp_path / "u")
+    dataset = lake.open_dataset(tmp_path / "u")
+    assert dataset.properties["variant_paths"] == ["v:n", *(f"v:of{n}" for n in range(4))]
+    scan = dataset.scan("v:n::int = 2007")
+    assert (scan.explain().files_read, scan.count_rows()) == (1, 1)
+    assert load(spark_auto, tmp_path / "u").where("v:n::int = 2007").count() == 1
 
 
 def test_statements_of_a_named_table(spark_catalog: SparkSession, tmp_path: Path) -> None:

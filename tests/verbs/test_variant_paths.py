@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,127 @@ def test_seconds_too_great_for_a_timestamp_are_null(paths: list[str], tmp_path: 
         "try_variant_get(event, '$.a', 'timestamp') IS NULL", columns=["id"]
     )
     assert scan.to_table()["id"].to_pylist() == [0, 1, 4, 5]
+
+
+# --- paths that files choose -----------------------------------------------------------
+
+MANY = [
+    {
+        "user": {"id": n, "name": None if n % 3 else "n", "Case": n, "case": n},
+        "mixed": n if n % 2 else str(n),
+        "price": Decimal(n) / 4 if n % 2 else n,
+        "rare": {"a": n} if n % 10 == 0 else {},
+        "a b": n,
+        "list": [n],
+        "null": None,
+        "object": {"x": n} if n % 2 else "text",
+    }
+    for n in range(2000)
+]
+CHOSEN = ["event:object.x", "event:price", "event:user.id", "event:user.name"]
+
+
+@cache
+def many() -> pa.Array:
+    return lake.variant(MANY)
+
+
+def of_many(first: int, count: int, files: int = 1) -> pa.Table:
+    ids = list(range(first, first + count))
+    names = [str(n * files // count) for n in range(count)]
+    return pa.table({"id": ids, "event": many().slice(first, count), "file": names})
+
+
+def test_paths_are_chosen_where_nobody_named_some(tmp_path: Path) -> None:
+    lake.write_dataset(of_many(0, 2000, 2), tmp_path, partition_by="file")
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.properties["variant_paths"] == CHOSEN
+    assert dataset.version == 1
+    assert files_read(dataset, "event:user.id::int = 7") == (1, 1)
+    assert files_read(dataset, "event:price::double > 1990") == (1, 4)
+    assert files_read(dataset, "event:object.x::int = 7") == (1, 1)
+    assert files_read(dataset, "try_variant_get(event, '$.mixed', 'int') = 7") == (2, 1)
+    # Later files follow, small ones too, and rows that differ are found.
+    other = [{"user": {"id": "7"}}, {"user": 7}, {"price": 1e300}]
+    lake.write_dataset({**rows(*other), "file": ["2"] * 3}, tmp_path)
+    assert files_read(dataset.refresh(), "event:user.id::int = 7") == (2, 2)
+    dataset.set_properties(compression="snappy")
+    assert dataset.properties["variant_paths"] == CHOSEN
+    found = lake.read_dataset(tmp_path)["event"].to_pylist()
+    assert found[:2000:50] + found[2000:] == [*MANY[::50], *other]
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({"variant_paths": []}, []),
+        (
+            {"variant_paths_most": 2, "variant_paths_share": 0.1},
+            ["event:price", "event:user.id"],
+        ),
+        ({"variant_paths_depth": 1}, ["event:price"]),
+        ({"variant_paths_share": 0.1}, sorted([*CHOSEN, "event:rare.a"])),
+        ({"variant_paths_share": 1}, ["event:price", "event:user.id"]),
+    ],
+)
+def test_limits_of_the_choice(tmp_path: Path, given: dict[str, Any], chosen: list[str]) -> None:
+    lake.write_dataset(of_many(0, 1000), tmp_path, **given)
+    assert lake.open_dataset(tmp_path).properties.get("variant_paths", []) == chosen
+
+
+def test_a_compaction_chooses_for_files_that_were_too_small(tmp_path: Path) -> None:
+    for first in range(0, 1200, 400):
+        lake.write_dataset(of_many(first, 400), tmp_path, partition_by="file")
+    dataset = lake.open_dataset(tmp_path)
+    assert "variant_paths" not in dataset.properties
+    lake.write_dataset({**rows(MANY[-1]), "file": ["8"]}, tmp_path)
+    old = dataset.refresh().version
+    dataset.compact("file = '0'")
+    assert dataset.refresh().properties["variant_paths"] == CHOSEN
+    # The file that was not rewritten may have any value.
+    assert files_read(dataset, "event:user.id::int = 1999") == (1, 1)
+    assert files_read(dataset, "event:user.id::int = 7") == (2, 1)
+    assert (
+        lake.read_dataset(tmp_path, version=old, predicates="event:user.id::int = 7").num_rows == 1
+    )
+    dataset.restore(old)
+    assert files_read(dataset.refresh(), "event:user.id::int = 1999")[1] == 1
+    dataset.set_properties(variant_paths=None)
+    lake.write_dataset(of_many(0, 1000), tmp_path)
+    assert dataset.refresh().properties["variant_paths"] == CHOSEN
+    assert files_read(dataset, "event:user.id::int = 7")[1] == 2
+
+
+@pytest.mark.parametrize("mine", [["event:a"], None])
+@pytest.mark.parametrize(
+    "theirs", [["event:b"], pytest.param(None, marks=pytest.mark.long)], ids=["named", "chosen"]
+)
+def test_two_first_writes_with_other_paths_lose_no_row(
+    tmp_path: Path, mine: list[str] | None, theirs: list[str] | None
+) -> None:
+    """Both gave the same ids to their paths: the second write's bounds were those of the other."""
+    first = pa.table(rows(*[{"a": 1, "b": 100}] * 1000))
+    other = pa.table(rows(*[{"b": 100, "c": 5}] * 1000))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from first.to_batches()
+        lake.write_dataset(other, tmp_path, variant_paths=theirs)
+
+    reader = pa.RecordBatchReader.from_batches(first.schema, batches())
+    lake.write_dataset(reader, tmp_path, variant_paths=mine)
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.properties["variant_paths"] == (theirs or ["event:b", "event:c"])
+    assert files_read(dataset, "event:b::int = 100") == (2, 2000)
+    assert files_read(dataset, "event:b::int = 1") == (int(mine is not None), 0)
+    assert files_read(dataset, "event:a::int = 1")[1] == 1000
+
+
+@pytest.mark.long
+def test_a_write_that_replaces_the_schema_chooses_again(tmp_path: Path) -> None:
+    lake.write_dataset(of_many(0, 1000).drop(["file"]), tmp_path)
+    table = {"id": [1] * 1000, "event": lake.variant([{"other": 1}] * 1000)}
+    lake.write_dataset(table, tmp_path, mode="overwrite", overwrite_schema=True)
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.properties["variant_paths"] == ["event:other"]
+    assert files_read(dataset, "event:other::int = 2") == (0, 0)
+    assert lake.read_dataset(tmp_path, version=1, predicates="event:user.id::int = 7").num_rows == 1

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.read_write_specs import WriteSpec
+from lakehouse_source.schema.variant_paths import paths_of
 from lakehouse_source.spark.protocol.vocabulary import Setting
 from lakehouse_source.spark.session.options import PARTITION_MODES
 
@@ -104,9 +105,6 @@ class Followed:
 # --- A write as its tasks know it, and the files that they wrote in messages to the driver.
 
 
-_NO_COLUMNS = pa.schema([])
-
-
 @dataclass(frozen=True, slots=True)
 class BegunWrite:
     """A write on its way through tasks, which import only what `spec` needs."""
@@ -132,10 +130,25 @@ def of_task(spec: WriteSpec) -> WriteSpec:
 
 
 def shortened(files: Iterable[FileMetadata]) -> tuple[FileMetadata, ...]:
-    """Files for a message, without schema and footer, which the driver knows or does not need."""
-    return tuple(replace(file, schema=_NO_COLUMNS, parquet_metadata=None) for file in files)
+    """Files for a message, without what the driver does not need, or knows.
+
+    Of the schema only columns with paths of VARIANT stay, which the file may have chosen.
+    """
+    return tuple(
+        replace(
+            file,
+            schema=pa.schema([field for field in file.schema if paths_of(field)]),
+            parquet_metadata=None,
+        )
+        for file in files
+    )
 
 
 def restored(files: Iterable[FileMetadata], schema: pa.Schema) -> list[FileMetadata]:
     """The files of messages, with the schema of the write."""
-    return [replace(file, schema=schema) for file in files]
+    found = []
+    for file in files:
+        own = {field.name: field for field in file.schema}
+        fields = [own.get(field.name, field) for field in schema] if own else schema
+        found.append(replace(file, schema=pa.schema(fields) if own else schema))
+    return found

@@ -37,6 +37,7 @@ from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.partitions import PartitionTexts
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import conflicts
+from lakehouse_source.write.commit.chosen_paths import rebuild_index, with_chosen_paths
 from lakehouse_source.write.commit.conflicts import (
     PUT_BACK,
     Change,
@@ -478,10 +479,16 @@ def apply_commit(
     version = record.current_version + 1
     known = prerecorded.current
     schema_version, before = locked.schema or (known.schema_version, known.schema)
-    schema = _schema_to_commit(tx, record, before, commit)
+    written = _schema_to_commit(tx, record, before, commit)
+    schema = written
+    if staged.spec.choice is not None:
+        most = staged.spec.choice.most
+        schema = with_chosen_paths(tx, record, written, commit.files, most)
     if schema is not before:
         schema_version = version
-        record = record_schema(tx, record, version, schema, before, staged)
+        old, record = record, record_schema(tx, record, version, schema, before, staged)
+        if schema is not written:
+            rebuild_index(tx, old, schema, record.properties)
         reach("schema written")
     # This must come before the live files are listed: if another commit took the version that files
     # were prerecorded for, these files would be listed as live.
@@ -509,7 +516,7 @@ def apply_commit(
     reach("transaction written")
     if not recorded:
         written_under = schema_version
-        if schema is not staged.spec.schema:  # others may have changed it since the write began
+        if not written.equals(staged.spec.schema, check_metadata=True):  # others changed it
             written_under = schema_version_of(tx, record, staged) or schema_version
         record_files(tx, record, version, written_under, schema, commit)
     reach("files written")

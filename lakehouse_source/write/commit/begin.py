@@ -56,6 +56,7 @@ from lakehouse_source.schema.fields import max_id
 from lakehouse_source.schema.merge import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.schema.paths import leaf_paths
+from lakehouse_source.schema.variant_paths import Choice, texts_of
 from lakehouse_source.storage import Storage, StorageLocation, redact_uri
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
 from lakehouse_source.write.commit.conflicts import PUT_BACK, Change, conflict, schema_changed
@@ -427,6 +428,7 @@ def _stage(
         bloom_filter_columns=_with_filters(layout, options.writer, constraints, schema, properties),
         must_match=must_match,
         constraints=constraints,
+        choice=_choice(layout),
         generated=generated(schema),
         defaults=defaults_of(schema),
     )
@@ -466,6 +468,19 @@ def _with_filters(
             if name not in properties.partition_by and can_be_hashed(schema.field(name).type):
                 chosen[name] = None
     return tuple(chosen)
+
+
+def _choice(layout: Layout) -> Choice | None:
+    """How files choose paths of VARIANT, unless the user named paths, or none."""
+    if layout.variant_paths is not None:
+        return None
+    given = {
+        "most": layout.variant_paths_most,
+        "share": layout.variant_paths_share,
+        "depth": layout.variant_paths_depth,
+    }
+    chosen = {name: one for name, one in given.items() if one is not None}
+    return replace(Choice(), **chosen)  # type: ignore[arg-type]
 
 
 def _checked_base(
@@ -548,7 +563,7 @@ def _check_same_paths(
 ) -> None:
     """Check that a later write names no other paths of VARIANT, which have ids in the schema."""
     given = fitted(Layout(variant_paths=options.layout.variant_paths), schema).variant_paths
-    if given is not None and {*given} != {*(properties.layout.variant_paths or ())}:
+    if given and {*given} != {*(properties.layout.variant_paths or texts_of(schema))}:
         raise InvalidOptionError(
             option="variantPaths",
             value=", ".join(given),

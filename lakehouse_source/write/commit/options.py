@@ -46,9 +46,9 @@ def layout_of(given: Mapping[str, Any]) -> Layout:
         name: column_names(name, value) if KINDS[name] == COLUMNS else value
         for name, value in given.items()
     }
-    threshold = chosen.get("rewrite_threshold")
-    if isinstance(threshold, int) and not isinstance(threshold, bool):
-        chosen["rewrite_threshold"] = float(threshold)
+    for name, value in chosen.items():
+        if KINDS[name] is float and isinstance(value, int) and not isinstance(value, bool):
+            chosen[name] = float(value)
     layout = Layout(**chosen)
     check_layout(layout)
     return layout

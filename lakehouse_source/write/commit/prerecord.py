@@ -21,6 +21,7 @@ from lakehouse_source.model import DatasetRecord, FileBounds, FileMetadata, File
 from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.schema.fields import Leaf, leaves, leaves_of_file
 from lakehouse_source.schema.partitions import partition_ordinal, partition_text
+from lakehouse_source.write.commit.chosen_paths import with_ids_of
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.row_changes import PreparedRows
 
@@ -104,7 +105,9 @@ def prerecord_files(tx: CatalogTransaction, commit: PreparedCommit) -> Prerecord
     unchanged = current.schema is not None and current.schema.equals(
         staged.spec.schema, check_metadata=True
     )
-    if not (commit.encoded and unchanged and _fits(current.dataset, staged.spec.schema, commit)):
+    own_ids = with_ids_of(commit.encoded, staged.spec.schema) is commit.encoded
+    fits = own_ids and _fits(current.dataset, staged.spec.schema, commit)
+    if not (commit.encoded and unchanged and fits):
         return PrerecordedFiles(current, version)
     tx.record_file_metadata(
         current.dataset,
@@ -154,13 +157,14 @@ def record_files(
 ) -> None:
     """Record the files of a commit at a version whose schema is given."""
     rows = commit.index_rows
-    if not _fits(record, schema, commit):
+    files = with_ids_of(commit.encoded, schema)
+    if files is not commit.encoded or not _fits(record, schema, commit):
         indexed = _indexed(record, schema)
-        rows = compute_index_rows(commit.encoded, schema, indexed, record.properties.partition_by)
+        rows = compute_index_rows(files, schema, indexed, record.properties.partition_by)
     tx.record_file_metadata(
         record,
         version,
-        commit.encoded,
+        files,
         schema_version=schema_version,
         bounds=lambda file: rows[file.path],
     )

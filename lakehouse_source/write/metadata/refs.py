@@ -37,9 +37,9 @@ from lakehouse_source.read.snapshot import (
 )
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.storage import with_branch
+from lakehouse_source.write.commit.chosen_paths import rebuild_index
 from lakehouse_source.write.commit.evolution import encoded_anew
 from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
-from lakehouse_source.write.metadata.set_properties import rebuild_index
 
 # --- Tags: names of versions, which expiry keeps.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names, mapping
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.model import DatasetRecord, FileBounds, FileRecord, WriteResult
+from lakehouse_source.model import DatasetRecord, WriteResult
 from lakehouse_source.properties import DatasetProperties, Layout
-from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.pruning.keys import check_index_columns
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import Leaf, leaves, leaves_of_file
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.partitions import check_partition_columns
+from lakehouse_source.write.commit.chosen_paths import rebuild_index
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED
 from lakehouse_source.write.commit.evolution import evolve_properties, with_paths_of
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
@@ -26,8 +26,6 @@ from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, fitted, layou
 from lakehouse_source.write.statements.delete_and_update import expired_rows
 
 _KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns", "expire_rows")
-# How many files' row groups are in memory while index rows are computed.
-_AT_ONCE = 1000
 
 
 def set_properties(
@@ -68,7 +66,8 @@ def set_properties(
                 _check_no_files(tx, record, names, address.uri)
             properties = replace(properties, partition_by=names)
         properties = replace(properties, layout=_changed(properties.layout, layout, given, schema))
-        new_schema = with_paths_of(schema, properties)
+        named_paths = "variant_paths" in given
+        new_schema = with_paths_of(schema, properties) if named_paths else schema
         properties = evolve_properties(properties, new_schema, schema, properties.partition_by)[0]
         if "index_columns" in given:
             properties = replace(properties, index_columns=named["index_columns"])
@@ -161,65 +160,3 @@ def _indexing(schema: pa.Schema, properties: DatasetProperties, uri: str) -> Dat
     dropped = tuple(one for one in properties.indexed_columns if one not in present)
     bare = replace(properties, indexed_columns=dropped)
     return evolve_properties(bare, schema, None, partition_by, names)[0]
-
-
-def rebuild_index(
-    tx: CatalogTransaction, record: DatasetRecord, schema: pa.Schema, properties: DatasetProperties
-) -> None:
-    """Make index rows for columns that join the index, and delete those of columns that leave.
-
-    The rows are those of the files that the dataset has; `schema` is the one in force.
-    """
-    before, after = set(record.properties.indexed_columns), set(properties.indexed_columns)
-    # A column that joins may have old index rows, if it left the index when its type had no keys.
-    tx.delete_bounds(record.id, sorted(before ^ after))
-    added = [leaf for leaf in leaves(schema) if leaf.id in after - before]
-    # Partition columns are in the index from the beginning, or there is no file yet.
-    added = [leaf for leaf in added if leaf.path[0] not in properties.partition_by]
-    files = tx.files_added_since(record.id, 0) if added else []
-    schemas = tx.schemas(record.id)
-    since = {leaf.id: _same_keys_since(leaf, schemas) for leaf in added}
-    for start in range(0, len(files), _AT_ONCE):
-        some = files[start : start + _AT_ONCE]
-        rows = list(_index_rows(tx, some, added, schemas, since))
-        tx.insert_bounds(record.id, rows)
-
-
-def _index_rows(
-    tx: CatalogTransaction,
-    files: Sequence[FileRecord],
-    added: Sequence[Leaf],
-    schemas: Mapping[int, pa.Schema],
-    since: Mapping[int, int],
-) -> Iterator[tuple[int, FileBounds]]:
-    """The index rows of files for the columns that join the index, from their statistics."""
-    types = {leaf.id: leaf.type for leaf in added}
-    written = {
-        version: [leaf for leaf in leaves_of_file(schemas[version], added) if leaf.id in types]
-        for version in {file.schema_version for file in files}
-    }
-    groups = tx.row_groups([file.id for file in files])
-    for file in files:
-        counted = sum(group.row_count for group in groups[file.id]) == file.row_count
-        columns = written[file.schema_version]
-        for row in bounds.file_bounds(groups[file.id], columns, types):
-            if not counted or file.version < since[row.column_id]:
-                row = replace(row, lower=keys.UNBOUNDED_LOWER, upper=keys.UNBOUNDED_UPPER)
-            yield file.id, row
-
-
-def _same_keys_since(leaf: Leaf, schemas: Mapping[int, pa.Schema]) -> int:
-    """The version since which a column's keys have the encoding that they have now.
-
-    When an old version is read, files of earlier versions are searched with keys of another
-    encoding too, so every search must find these files.
-    """
-    wanted = keys.encoding(leaf.type)
-    differing = [
-        version
-        for version, schema in schemas.items()
-        for one in leaves(schema)
-        if one.id == leaf.id and keys.encoding(one.type) != wanted
-    ]
-    last = max(differing, default=0)
-    return min(version for version in schemas if version > last)
