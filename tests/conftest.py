@@ -23,7 +23,10 @@ from tests.strategies import register_profiles
 pytest.register_assert_rewrite("tests.catalog_contract")
 register_profiles()
 
+# What all child processes have: fast JVMs, and daemons of Spark that have imported what they need.
 java_classes.set_options()
+_FOLDERS = (str(Path(__file__).with_name("warm_workers")), os.environ.get("PYTHONPATH"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _FOLDERS))
 
 # Each commit and each file waits for the disk, 5 ms and more at a time; memory is at once durable.
 # A container may have little of it there, or no right to run what is there.
@@ -113,6 +116,15 @@ def pytest_collection_finish() -> None:
 
 # --- workers side by side: see `tests/lanes.py` --------------------------------------------
 
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput") and session.config.args == ["tests"]:
+        from tests.lanes import compile_share
+
+        compile_share(session.config)
+
+
 _LANE = Path(tempfile.gettempdir(), f"plake-lane-{os.getpid()}")
 
 
@@ -156,8 +168,6 @@ def spark(
     # The planning workers must be this Python, where the package is.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    folders = (str(Path(__file__).with_name("warm_workers")), os.environ.get("PYTHONPATH"))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     warehouse = tmp_path_factory.mktemp("warehouse")
     # Its processes outlive the folder of the test that starts it.
     here = os.getcwd()
