@@ -94,14 +94,16 @@ class PlakeDataSource(DataSource):
             found = self._frame.pinned()
             version, location = found.version, getattr(found, "location", None)
             computed = getattr(self._frame, "computed", {})
+            primary_key = getattr(self._frame, "primary_key", ())
         except PlakeError as error:
             # Told when the frame is read: an error of a pickle would hide why.
-            found, version, location, computed = error, None, None, {}
+            found, version, location, computed, primary_key = error, None, None, {}, ()
         # The planner extension takes these from the envelope (`RowStatements.java`).
         told = {
             ScanResponse.VERSION: version,
             ScanResponse.LOCATION: location,
             ScanResponse.COMPUTED: computed,
+            ScanResponse.PRIMARY_KEY: list(primary_key),
         }
         envelope = for_pickle(encode_response(told))
         return {"envelope": envelope, "options": self.options, "packed": pickle.dumps(found)}

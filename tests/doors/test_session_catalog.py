@@ -130,6 +130,35 @@ def test_a_table_is_described_and_altered_as_the_dataset_is(
     assert lake.open_dataset(tmp_path / "a b%20c").scan().to_table().num_rows == 1
 
 
+def test_constraints_and_computed_columns_of_a_table_are_those_of_its_dataset(
+    spark_planner: SparkSession, name: str, tmp_path: Path
+) -> None:
+    spark, table = spark_planner, f"{name}.t"
+    columns = "id BIGINT, v INT, w INT GENERATED ALWAYS AS (v + 1), CONSTRAINT pk PRIMARY KEY (id)"
+    spark.sql(f"CREATE TABLE {table} ({columns}) USING plake LOCATION '{tmp_path}/t'")
+    lake.write_dataset({"id": [1], "v": [5]}, str(tmp_path / "t"))
+    assert rows(spark, f"SELECT * FROM {table}") == [(1, 5, 6)]
+    add = f"ALTER TABLE {table} ADD CONSTRAINT small CHECK"
+    assert "is broken by a row with v = 5" in message(spark, f"{add} (v < 5)")
+    spark.sql(f"{add} (v < 6)")
+    for bad, why in ((1, "a row of the dataset has this key"), (2, "'small'.* v = 6")):
+        said = message(spark, f"INSERT INTO {table} (id, v) VALUES ({bad}, {4 + bad})")
+        assert re.search(why, said), said
+    made = lake.open_dataset(str(tmp_path / "t"))
+    assert dict(made.constraints) == {"pk": "PRIMARY KEY (id)", "small": "v < 6"}
+    assert made.version == 3
+    again = f"CREATE TABLE {name}.u ({columns}) USING plake LOCATION '{tmp_path}/t'"
+    assert "keeps its constraints" in message(spark, again)
+    replaced = (
+        f"CREATE OR REPLACE TABLE {table} (id BIGINT, CONSTRAINT p CHECK (id > 0)) USING plake"
+    )
+    spark.sql(replaced)
+    assert dict(made.refresh().constraints) == {"p": "id > 0"}
+    for one in ("CONSTRAINT p CHECK (id > 0)", "w INT GENERATED ALWAYS AS (id)"):
+        said = message(spark, f"CREATE TABLE {name}.p (id INT, {one}) USING parquet")
+        assert "does not support" in said
+
+
 def test_what_a_statement_says_of_a_dataset_that_exists_must_be_so(
     spark_planner: SparkSession, name: str, tmp_path: Path
 ) -> None:

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import lakehouse_source as lake
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.spark.reading.stream_read import HAS_LIMITS
 from lakehouse_source.spark.writing.frame_writers import (
     BatchRefused,
     BatchWritten,
@@ -207,23 +209,103 @@ def test_mode_complete_replaces_the_rows_in_each_batch(
     assert counted(2) == {"k0": 5, "k1": 5, "k2": 5}
 
 
+def _updates(
+    spark: SparkSession, folder: Folder, target: str, checkpoint: str, **options: str
+) -> str:
+    """Count the rows of each key in output mode update, into a table by its name or path."""
+    counts = folder.stream(spark).groupBy("k").agg(F.count("id").alias("n"), F.max("id").alias("m"))
+    writer = counts.writeStream.format("plake").outputMode("update").options(**options)
+    writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    query = writer.start(target) if "/" in target else writer.toTable(target)
+    try:
+        assert query.awaitTermination(240), "the query runs on"
+    finally:
+        query.stop()
+    return str(query.id)
+
+
+@pytest.mark.long
 @pytest.mark.spark
-def test_mode_update_is_refused_before_anything_is_made(
-    spark_catalog: SparkSession, folder: Folder, tmp_path: Path
+@pytest.mark.parametrize("by", ["name", "path"])
+def test_mode_update_upserts_by_the_primary_key_and_repeats_no_batch(
+    by: str, spark_catalog: SparkSession, folder: Folder, tmp_path: Path
+) -> None:
+    spark, name, checkpoint = spark_catalog, f"plake.default.upserted_{by}", str(tmp_path / "c")
+    spark.sql(
+        f"CREATE OR REPLACE TABLE {name} (k STRING NOT NULL, n BIGINT CHECK (n < 9), m BIGINT, "
+        "twice BIGINT GENERATED ALWAYS AS (n * 2), CONSTRAINT pk PRIMARY KEY (k))"
+    )
+    spark.sql(f"INSERT INTO {name} (k, n, m) VALUES ('k0', -1, -1), ('other', 1, 1)")
+    target, options = name, {}
+    if by == "path":
+        described = spark.sql(f"DESCRIBE EXTENDED {name}").collect()
+        target = next(row.data_type for row in described if row.col_name == "Location")
+        options = {"catalog": spark.conf.get("spark.sql.catalog.plake.catalog")}
+
+    def rows() -> dict[str, tuple[int, int, int]]:
+        return {row.k: (row.n, row.m, row.twice) for row in spark.table(name).collect()}
+
+    def version() -> int:
+        return int(spark.sql(f"SELECT max(version) FROM {name}.history").first()[0])
+
+    folder.add(numbers(0, 2))  # k0, k1
+    folder.add(numbers(3, 4))  # k0
+    query = _updates(spark, folder, target, checkpoint, **options)
+    assert rows() == {"k0": (2, 3, 4), "k1": (1, 1, 2), "other": (1, 1, 2)}
+    history = spark.sql(f"SELECT * FROM {name}.history ORDER BY version DESC LIMIT 2").collect()
+    assert [(one.operation, one.committer["query"]) for one in history] == [("merge", query)] * 2
+    assert [(one.rows_updated, one.rows_inserted) for one in history] == [(1, 0), (1, 1)]
+    # A batch that Spark repeats after a crash changes nothing, whatever others did meanwhile.
+    before = version()
+    spark.sql(f"UPDATE {name} SET m = 77 WHERE k = 'k0'")
+    forget_last_commit(checkpoint)
+    folder.add(numbers(6, 9))  # k0, k1, k2
+    for _ in range(1 if HAS_LIMITS else 2):
+        assert _updates(spark, folder, target, checkpoint, **options) == query
+    assert version() == before + 2
+    after = {"k0": (3, 6, 6), "k1": (2, 7, 4), "k2": (1, 8, 2), "other": (1, 1, 2)}
+    assert rows() == after
+    # A batch that breaks a CHECK commits nothing.
+    folder.add(numbers(10, 40))
+    with pytest.raises(StreamingQueryException, match="n < 9"):
+        _updates(spark, folder, target, checkpoint, **options)
+    assert rows() == after
+    for option in ("txnVersion", "sortBy"):
+        with pytest.raises(StreamingQueryException, match=f"(?s){option}.*streaming"):
+            _updates(spark, folder, target, checkpoint, **options, **{option: "1"})
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_mode_update_into_a_path_needs_a_dataset_with_a_primary_key(
+    spark_catalog: SparkSession, folder: Folder, target: str, checkpoint: str
 ) -> None:
     folder.add(numbers(0, 10))
-    counts = folder.stream(spark_catalog).groupBy("k").count()
-    writer = counts.writeStream.format("plake").outputMode("update")
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(AnalysisException, match=r"outputMode 'update'.*'complete'.*MERGE"):
-        writer.start(str(tmp_path / "target"))
-    assert not (tmp_path / "target").exists()
-    spark_catalog.sql("CREATE OR REPLACE TABLE plake.default.updated (k STRING, count BIGINT)")
-    with pytest.raises(AnalysisException, match=r"outputMode 'update'"):
-        writer.toTable("plake.default.updated")
-    assert spark_catalog.table("plake.default.updated").count() == 0
+    with pytest.raises(StreamingQueryException, match=r"no dataset"):
+        _updates(spark_catalog, folder, target, checkpoint)
+    assert not Path(target).exists()
+    lake.write_dataset(pa.table({"k": ["a"], "n": [1], "m": [1]}), target)
+    with pytest.raises(StreamingQueryException, match=r"primary key.*ADD CONSTRAINT.*MERGE"):
+        _updates(spark_catalog, folder, target, checkpoint)
+    assert lake.open_dataset(target).version == 1
+
+
+@pytest.mark.spark
+def test_mode_update_is_an_upsert_and_refused_without_a_primary_key(
+    spark_catalog: SparkSession, folder: Folder, tmp_path: Path
+) -> None:
+    name, checkpoint = "plake.default.updated", str(tmp_path / "checkpoint")
+    folder.add(numbers(0, 10))
+    spark_catalog.sql(f"CREATE OR REPLACE TABLE {name} (k STRING NOT NULL, n BIGINT, m BIGINT)")
+    with pytest.raises(AnalysisException, match=r"outputMode 'update'.*primary key"):
+        _updates(spark_catalog, folder, name, checkpoint)
     with pytest.raises(AnalysisException, match=r"Spark creates .* drop plake.default.missing if"):
-        writer.toTable("plake.default.missing")
+        _updates(spark_catalog, folder, "plake.default.missing", checkpoint)
+    spark_catalog.sql(f"ALTER TABLE {name} ADD CONSTRAINT pk PRIMARY KEY (k)")
+    spark_catalog.sql(f"INSERT INTO {name} VALUES ('k0', -1, -1)")
+    _updates(spark_catalog, folder, name, checkpoint)
+    rows = {(row.k, row.n, row.m) for row in spark_catalog.table(name).collect()}
+    assert rows == {("k0", 4, 9), ("k1", 3, 7), ("k2", 3, 8)}
     spark_catalog.sql("DROP TABLE plake.default.missing PURGE")
     assert not spark_catalog.streams.active
 

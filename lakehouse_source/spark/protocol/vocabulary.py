@@ -112,6 +112,7 @@ class ScanResponse:
     VERSION = "frame_version"  # of the data source: the version that a frame reads
     LOCATION = "frame_location"  # of the data source: the URI of the dataset, null for other frames
     COMPUTED = "computed"  # of the data source: {name: object}, as `Computed` tells
+    PRIMARY_KEY = "primary_key"  # of the data source: names of columns
 
 
 class Count:
@@ -179,6 +180,8 @@ class Statement:
     CONDITION = "condition"  # conditions, as `Key` tells, of the rows that it may change
     RESCANS = "rescans"  # false: no other rows of plake's datasets are read, as by a subquery
     ID = "statement"  # by which the history tells a statement from others; null: it has none
+    QUERY = "query"  # of a stream's batch: the id of its query; null: the statement is of no stream
+    BATCH = "batch"  # of a stream's batch: its number, as text
 
 
 class Built:
@@ -351,6 +354,7 @@ class ResponseKey:
     IS_METADATA = "is_metadata"  # true: rows about a table, such as its files; nothing is written
     PROPERTIES = "properties"  # {name: text}
     CONSTRAINTS = "constraints"  # of a table: {name: SQL, as in CHECK (a > 0)}
+    PRIMARY_KEY = "primary_key"  # names of columns
     COMPUTED = "computed"  # of a table, as in a request, with "sql": the clause of CREATE TABLE
     EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
     NAMES = "names"  # of tables, namespaces or procedures

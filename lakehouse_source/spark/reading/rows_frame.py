@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from lakehouse_source.constraints import primary_key
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.computed import computed_columns, document_of
 from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names
@@ -58,6 +59,12 @@ class RowsFrame:
         """How columns are computed, in the process that resolved the version."""
         found = {} if self._snapshot is None else computed_columns(self._snapshot.schema)
         return {name: document_of(how) for name, how in found.items()}
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """The columns of the primary key, in the process that resolved the version."""
+        found = self._snapshot
+        return () if found is None else primary_key(found.dataset.properties.constraints)
 
     def snapshot(self) -> Snapshot:
         """The version, which only the process that resolved it has open already."""

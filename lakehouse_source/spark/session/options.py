@@ -61,13 +61,10 @@ WRITE_OPTIONS = (
 )
 # Spark's own options, which it passes to a stream's source and sink too.
 _OF_SPARK = ("checkpointLocation", "queryName")
+# Not for a stream, which has its own idempotency pairs and many commits.
+_OF_ONE_COMMIT = ("expectedVersion", "txnAppId", "txnVersion")
 STREAM_WRITE_OPTIONS = (
-    *(
-        name
-        for name in WRITE_OPTIONS
-        # Not for a stream, which has its own idempotency pairs and many commits.
-        if name not in ("expectedVersion", "txnAppId", "txnVersion")
-    ),
+    *(name for name in WRITE_OPTIONS if name not in _OF_ONE_COMMIT),
     *_OF_SPARK,
 )
 # Only for streams. Names and meanings are those of Delta, which has no option to wait.
@@ -92,6 +89,10 @@ SETTINGS = (
 )
 # For the writes of DELETE, UPDATE and MERGE. `splitSize` is for their scan.
 STATEMENT_OPTIONS = ("path", "branch", "catalog", "splitSize", *SETTINGS)
+# For the batches of a stream with output mode update.
+STREAM_STATEMENT_OPTIONS = tuple(
+    name for name in (*STATEMENT_OPTIONS, *_OF_SPARK) if name not in _OF_ONE_COMMIT
+)
 PARTITION_MODES = ("static", "dynamic")  # values of `partitionOverwriteMode`
 STREAM_READING = "streaming from"
 STREAM_WRITING = "streaming to"

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lakehouse_source.constraints import primary_key
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -246,6 +247,7 @@ def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]
         ResponseKey.IS_METADATA: request.metadata_table is not None,
         ResponseKey.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
         ResponseKey.CONSTRAINTS: {} if request.metadata_table else _constraints(snapshot),
+        ResponseKey.PRIMARY_KEY: list(primary_key(snapshot.dataset.properties.constraints)),
         ResponseKey.COMPUTED: {} if request.metadata_table else _computed(snapshot),
     }
 
@@ -261,6 +263,7 @@ def _unread_table(request: Request) -> dict[str, Any]:
         ResponseKey.IS_METADATA: False,
         ResponseKey.PROPERTIES: {},
         ResponseKey.CONSTRAINTS: {},
+        ResponseKey.PRIMARY_KEY: [],
         ResponseKey.COMPUTED: {},
     }
 

@@ -26,6 +26,7 @@ from lakehouse_source.spark.reading.decode_conditions import decode, decode_supp
 from lakehouse_source.spark.session.options import (
     PARTITION_MODES,
     STATEMENT_OPTIONS,
+    STREAM_STATEMENT_OPTIONS,
     STREAM_WRITE_OPTIONS,
     STREAM_WRITING,
     WRITE_OPTIONS,
@@ -63,6 +64,8 @@ def batch_writer(
         PlakeError: the options are wrong, or the dataset refuses the write.
     """
     settings = own.get(Message.SETTINGS)
+    if own.get(Message.STATEMENT, {}).get(Statement.QUERY) is not None:
+        settings = {}  # as of streams that append
     every = with_settings(options, settings or {})
     # Adding and replacing rows is the same under every isolation. Statements need the extension.
     known = None if settings is not None else {"isolation", *map(str.lower, every)}
@@ -163,17 +166,24 @@ def begin_statement(
         CommitConflictError: the dataset's schema has changed.
     """
     others, storage = split_storage_options(options)
-    given = Options(others, STATEMENT_OPTIONS, "changing rows of")
+    query = statement.get(Statement.QUERY)
+    if query is None:
+        given = Options(others, STATEMENT_OPTIONS, "changing rows of")
+    else:
+        given = Options(others, STREAM_STATEMENT_OPTIONS, STREAM_WRITING)
     change = CHANGES[statement[Statement.COMMAND]]
     base_version = statement[Statement.VERSION]
     added = statement.get(Statement.ADDED, False)
     identity = statement.get(Statement.ID)
+    told = {Statement.ID: identity, Statement.QUERY: query}
     chosen = commit_options(
         given,
         row_change=change,
         layout=file_options(given),
-        committer={} if identity is None else {Statement.ID: identity},
+        committer={name: value for name, value in told.items() if value is not None},
     )
+    if query is not None:
+        chosen = replace(chosen, txn_app_id=query, txn_version=int(statement[Statement.BATCH]))
     isolation = isolation_of(given.text("isolation") or Isolation.WRITE_SERIALIZABLE.value)
     address = address_in(given, storage)
     with address.open() as catalog:

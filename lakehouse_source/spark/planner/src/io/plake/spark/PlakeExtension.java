@@ -29,6 +29,7 @@ import io.plake.spark.statements.BuiltStatements;
 import io.plake.spark.statements.OverwriteReads;
 import io.plake.spark.statements.RowStatements;
 import io.plake.spark.statements.RowWrites;
+import io.plake.spark.statements.StreamUpserts;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -88,7 +89,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "statements.RowStatements", "statements.ComputedAssignments", "statements.BuiltStatements", "statements.GroupFilters", "statements.StructCasts",
           "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
           "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
-          "statements.RowWrites", "statements.RowChangeTable", "core.SchemaEvolution",
+          "statements.RowWrites", "statements.StreamUpserts", "statements.RowChangeTable", "core.SchemaEvolution",
           "core.FrameTable", "core.HiddenColumns", "core.Waiting", "core.WriteCommands",
           "core.WriteInfo")),
       Map.entry(Feature.CATALOG, List.of(
@@ -160,6 +161,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extensions.injectPostHocResolutionRule(session -> rule(Feature.STATEMENTS, () -> new OverwriteReads()));
       extensions.injectPostHocResolutionRule(
           session -> rule(Feature.CATALOG, () -> new StreamReads()));
+      extensions.injectPostHocResolutionRule(
+          session -> rule(Feature.STATEMENTS, () -> new StreamUpserts(session)));
       extensions.injectPostHocResolutionRule(
           session -> rule(Feature.CATALOG, () -> new StreamWrites()));
       extensions.injectOptimizerRule(

@@ -13,9 +13,11 @@ import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.Vocabulary;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -28,6 +30,7 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.V1Table;
@@ -196,22 +199,48 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     }
     Map<String, String> all = TableRequests.propertiesLike(source, requested);
     all.putAll(properties);
-    return createTable(
-        table, TableRequests.columnsLike(source, requested), requested.partitions(), all);
+    return createTable(table, new TableInfo.Builder()
+        .withColumns(TableRequests.columnsLike(source, requested))
+        .withPartitions(requested.partitions()).withProperties(all).build());
+  }
+
+  /** Spark asks the catalog, and not the format; of others these are refused here. */
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return Set.of(TableCatalogCapability.values());
+  }
+
+  private static void checkOfSpark(TableInfo info) {
+    boolean isPlain = info.constraints().length == 0 && Arrays.stream(info.columns()).allMatch(
+        one -> one.generationExpression() == null && one.identityColumnSpec() == null);
+    if (!isPlain) {
+      throw Refusal.because("spark_catalog takes constraints, generated and identity columns of"
+          + " tables USING plake, and of no others.");
+    }
   }
 
   @Override
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
+    return createTable(table, new TableInfo.Builder().withColumns(columns)
+        .withPartitions(partitions).withProperties(properties).build());
+  }
+
+  @Override
+  public Table createTable(Identifier table, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    Column[] columns = info.columns();
+    Map<String, String> properties = info.properties();
     if (!isOurs(properties)) {
-      return super.createTable(table, columns, partitions, properties);
+      checkOfSpark(info);
+      return super.createTable(table, columns, info.partitions(), properties);
     }
     Map<String, String> texts = SessionEntry.withoutOptions(properties);
     SessionEntry entry = SessionEntry.toCreate(name(), table, properties);
     if (entry != null && entry.exists()) {
       Channel.Response response = entry.channel.read(entry.about(Vocabulary.RequestKind.LOAD));
-      checkSame(entry, response, columns, partitions, texts);
+      checkSame(entry, response, info, texts);
       PlakeTable found = entry.table(response, false);
       register(table, found.columns(), properties);
       return found;
@@ -224,7 +253,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     }
     SessionEntry made = register(table, columns, properties);
     try {
-      ObjectNode request = TableRequests.create(made.path, columns, partitions, texts, false);
+      ObjectNode request = TableRequests.create(made.path, with(info, texts), false);
       return made.table(made.channel.change(made.named(request)), false);
     } catch (Throwable e) {
       super.dropTable(table);
@@ -250,10 +279,20 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     return entryOf(table);
   }
 
+  private static TableInfo with(TableInfo info, Map<String, String> properties) {
+    return new TableInfo.Builder().withColumns(info.columns()).withPartitions(info.partitions())
+        .withConstraints(info.constraints()).withProperties(properties).build();
+  }
+
   /** What a statement says of a dataset that exists must be so. */
   private static void checkSame(
-      SessionEntry entry, Channel.Response response, Column[] columns, Transform[] partitions,
-      Map<String, String> texts) {
+      SessionEntry entry, Channel.Response response, TableInfo info, Map<String, String> texts) {
+    Column[] columns = info.columns();
+    Transform[] partitions = info.partitions();
+    if (info.constraints().length > 0) {
+      throw Refusal.because("The dataset at " + entry.path.name() + " exists and keeps its"
+          + " constraints: leave CONSTRAINT out, and use ALTER TABLE after that.");
+    }
     StructType given = CatalogV2Util.v2ColumnsToStructType(columns);
     boolean same = DataType$.MODULE$.equalsIgnoreCaseAndNullability(given, response.columns);
     for (int i = 0; same && i < given.length(); i++) {
@@ -284,84 +323,81 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   // --- tables that are created by what is written to them ---------------------------
 
   @Override
-  @SuppressWarnings("deprecation")
-  public StagedTable stageCreate(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public StagedTable stageCreate(Identifier table, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    return isOurs(properties)
-        ? created(table, columns, partitions, properties)
-        : StagedBySpark.created(this, table, columns, partitions, properties);
+    return isOurs(info.properties()) ? created(table, info) : ofSpark(table, info);
+  }
+
+  private StagedTable ofSpark(Identifier table, TableInfo info)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    checkOfSpark(info);
+    return StagedBySpark.created(
+        this, table, info.columns(), info.partitions(), info.properties());
   }
 
   @Override
-  @SuppressWarnings("deprecation")
-  public StagedTable stageReplace(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public StagedTable stageReplace(Identifier table, TableInfo info)
       throws NoSuchTableException, NoSuchNamespaceException {
     if (!tableExists(table)) {
       throw new NoSuchTableException(table);
     }
-    return stageCreateOrReplace(table, columns, partitions, properties);
+    return stageCreateOrReplace(table, info);
   }
 
   @Override
-  @SuppressWarnings("deprecation")
-  public StagedTable stageCreateOrReplace(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  public StagedTable stageCreateOrReplace(Identifier table, TableInfo info)
       throws NoSuchNamespaceException {
     try {
-      if (!isOurs(properties)) {
+      if (!isOurs(info.properties())) {
+        checkOfSpark(info);
         if (tableExists(table)) {
           dropTable(table);
         }
-        return StagedBySpark.created(this, table, columns, partitions, properties);
+        return ofSpark(table, info);
       }
-      return tableExists(table) ? replaced(table, columns, partitions, properties)
-          : created(table, columns, partitions, properties);
+      return tableExists(table) ? replaced(table, info) : created(table, info);
     } catch (TableAlreadyExistsException e) { // somebody else created it just now
       throw Refusal.undeclared(e);
     }
   }
 
   /** The name comes first, so that a name that is taken costs no work; a failed write frees it. */
-  private StagedTable created(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
+  private StagedTable created(Identifier table, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    SessionEntry given = SessionEntry.toCreate(name(), table, properties);
+    SessionEntry given = SessionEntry.toCreate(name(), table, info.properties());
     if (given != null && given.exists()) {
       throw Refusal.because("There is a dataset at " + given.path.name() + ": CREATE TABLE without AS"
           + " gives it a name.");
     }
-    SessionEntry entry = register(table, columns, properties);
+    SessionEntry entry = register(table, info.columns(), info.properties());
     Runnable undo = () -> super.dropTable(table);
     try {
-      return staged(entry, Vocabulary.Stage.CREATE, columns, partitions, properties, undo);
+      return staged(entry, Vocabulary.Stage.CREATE, info, undo);
     } catch (Throwable e) {
       undo.run();
       throw e;
     }
   }
 
-  private StagedTable replaced(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+  private StagedTable replaced(Identifier table, TableInfo info) {
     SessionEntry entry = entryOf(table);
     if (entry == null) {
       throw Refusal.because("The table " + String.join(".", table.namespace()) + "." + table.name()
           + " is not one of plake: DROP TABLE it, and create it then.");
     }
-    SessionEntry given = SessionEntry.toCreate(name(), table, properties);
+    SessionEntry given = SessionEntry.toCreate(name(), table, info.properties());
     if (given != null && !given.path.name().equals(entry.path.name())) {
       throw Refusal.because("LOCATION cannot change: the table is at " + entry.path.name() + ".");
     }
-    return staged(entry, Vocabulary.Stage.EITHER, columns, partitions, properties, null);
+    return staged(entry, Vocabulary.Stage.EITHER, info, null);
   }
 
   private static StagedTable staged(
-      SessionEntry entry, String kind, Column[] columns, Transform[] partitions,
-      Map<String, String> properties, Runnable undo) {
-    Map<String, String> texts = new HashMap<>(SessionEntry.withoutOptions(properties));
-    ObjectNode request = TableRequests.create(entry.path, columns, partitions, texts, true)
+      SessionEntry entry, String kind, TableInfo info, Runnable undo) {
+    Map<String, String> texts = new HashMap<>(SessionEntry.withoutOptions(info.properties()));
+    ObjectNode request = TableRequests.create(entry.path, with(info, texts), true)
         .put(Vocabulary.RequestKey.STAGE, kind);
-    return new TableToCreate(entry.channel, entry.named(request), columns, partitions, undo);
+    return new TableToCreate(
+        entry.channel, entry.named(request), info.columns(), info.partitions(), undo);
   }
 }

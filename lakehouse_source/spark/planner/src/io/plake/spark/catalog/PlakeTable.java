@@ -58,7 +58,7 @@ public class PlakeTable extends FrameTable
     implements NamedTable, SupportsMetadataColumns, TruncatableTable, TablePartitions {
 
   private static final Set<String> VERSIONS = Set.of("versionasof", "timestampasof");
-  private static final String BRANCH = "branch";
+  public static final String BRANCH = "branch";
 
   private final Channel channel;
   private final Identifier identifier;
@@ -70,6 +70,7 @@ public class PlakeTable extends FrameTable
   private final Constraint[] constraints;
   private final JsonNode evolution; // changes that its write commits; null: none
   private final JsonNode computed;
+  private final List<String> primaryKey;
   private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
 
   /** The version that its scans read. */
@@ -107,6 +108,7 @@ public class PlakeTable extends FrameTable
     this.constraints = TableConstraints.of(
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
     this.computed = response.body.get(Vocabulary.ResponseKey.COMPUTED);
+    this.primaryKey = response.texts(Vocabulary.ResponseKey.PRIMARY_KEY);
     this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
     this.evolution = response.body.get(Vocabulary.Message.EVOLUTION);
@@ -179,6 +181,11 @@ public class PlakeTable extends FrameTable
   /** How columns are computed that a statement may leave out, by name. */
   public JsonNode computed() {
     return computed;
+  }
+
+  /** The columns of the primary key; empty: there is none. */
+  public List<String> primaryKey() {
+    return primaryKey;
   }
 
   /** The options by which the data source finds this table, with those of one query. */

@@ -42,18 +42,10 @@ import scala.Option;
 public final class TableRequests {
   /** A table that is created; @param staged its rows come later. */
   public static ObjectNode create(Identifier table, TableInfo info, boolean staged) {
-    ObjectNode request = create(
-        table, info.columns(), info.partitions(), info.properties(), staged);
-    TableConstraints.put(request, info.constraints());
-    return request;
-  }
-
-  /** A table with columns, partitions and properties. */
-  public static ObjectNode create(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties,
-      boolean staged) {
+    Column[] columns = info.columns();
     ObjectNode request = Channel.about(
         staged ? Vocabulary.RequestKind.STAGE : Vocabulary.RequestKind.CREATE, table);
+    TableConstraints.put(request, info.constraints());
     StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
     request.put(Vocabulary.RequestKey.SCHEMA, json(schema));
     ComputedColumns.put(request, columns);
@@ -73,7 +65,7 @@ public final class TableRequests {
     }
     List<Transform> identities = new ArrayList<>();
     ArrayNode clustered = request.putArray(Vocabulary.RequestKey.CLUSTER_BY);
-    for (Transform transform : partitions) {
+    for (Transform transform : info.partitions()) {
       if (transform instanceof ClusterByTransform) {
         for (NamedReference column : transform.references()) {
           clustered.add(path(column));
@@ -84,7 +76,7 @@ public final class TableRequests {
     }
     ArrayNode partitionBy = request.putArray(Vocabulary.RequestKey.PARTITION_BY);
     columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
-    put(request, properties);
+    put(request, info.properties());
     return request;
   }
 

@@ -29,8 +29,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * A stream into {@code format("plake")} whose option {@code tableName} names a table of Spark's
  * catalog: a sink of a pipeline has options alone.
  */
-final class NamedSinks {
-  private static final String TABLE = "tableName";
+public final class NamedSinks {
+  public static final String TABLE = "tableName";
 
   /** The write into the table that an option names; without one, that of the path. */
   static WriteBuilder orPath(
@@ -50,7 +50,8 @@ final class NamedSinks {
         new WriteInfo(info, new CaseInsensitiveStringMap(options)));
   }
 
-  private static PlakeTable table(String name) {
+  /** The newest version of a table of Spark's catalog. */
+  public static PlakeTable table(String name) {
     org.apache.spark.sql.classic.SparkSession session =
         (org.apache.spark.sql.classic.SparkSession) SparkSession.active();
     try {

@@ -1,24 +1,20 @@
 package io.plake.spark.format;
 
-import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.PlakeSource;
-import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.StreamErrors;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.StructType;
 
 /**
  * Lets streams into a path tell plake's errors as plake tells them, where the format {@code plake} is
- * the Python source and not {@link PlakeProvider}. Refuses the output mode {@code update}.
+ * the Python source and not {@link PlakeProvider}.
  */
 public final class StreamWrites extends Rule<LogicalPlan> {
 
@@ -28,29 +24,11 @@ public final class StreamWrites extends Rule<LogicalPlan> {
     if (!(plan instanceof WriteToStream write)) {
       return plan;
     }
-    if (write.outputMode().equals(OutputMode.Update()) && isPlakes(write.sink())) {
-      throw noUpdates(write);
-    }
     if (!Relations.isOn() || !Relations.isFrame(write.sink())) {
       return plan;
     }
     Sink sink = new Sink(write.sink().schema());
     return Rewrite.copy(write, part -> part == write.sink() ? sink : part);
-  }
-
-  private static boolean isPlakes(Table sink) {
-    return sink instanceof PlakeTable || sink instanceof PythonTable
-        && Relations.SOURCE.equalsIgnoreCase(((PythonTable) sink).name());
-  }
-
-  /** Spark itself says so in the first batch, where the caller of {@code start} does not see it. */
-  private static RuntimeException noUpdates(WriteToStream write) {
-    String made = write.catalogAndIdent().isEmpty() ? ""
-        : " Spark creates a table that is missing before it asks: drop " + write.sink().name()
-            + " if you did not have it.";
-    return Refusal.because("[PLAKE_INVALID_OPTION] outputMode 'update': plake appends the rows of a"
-        + " batch, or replaces all of them. Use 'append' or 'complete', or foreachBatch with"
-        + " MERGE." + made);
   }
 
   private static final class Sink extends PythonTable {

@@ -10,6 +10,7 @@ import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteInfo;
 import java.util.EnumSet;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -73,9 +74,12 @@ final class RowChangeTable extends PythonTable {
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     Map<String, String> options = new HashMap<>(info.options().asCaseSensitiveMap());
     options.putAll(target.writeOptions);
-    String id = options.remove(Vocabulary.Statement.ID);
-    SealedOptions.put(
-        options, Vocabulary.Message.STATEMENT, statement().put(Vocabulary.Statement.ID, id));
+    ObjectNode statement = statement();
+    for (String known : List.of(
+        Vocabulary.Statement.ID, Vocabulary.Statement.QUERY, Vocabulary.Statement.BATCH)) {
+      statement.put(known, options.remove(known));
+    }
+    SealedOptions.put(options, Vocabulary.Message.STATEMENT, statement);
     Channel.putClaims(options);
     WriteBuilder stock =
         super.newWriteBuilder(new WriteInfo(info, new CaseInsensitiveStringMap(options)));

@@ -14,6 +14,7 @@ import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.Waiting;
 import io.plake.spark.format.RepinViews;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
@@ -212,6 +213,20 @@ public final class RowStatements extends Rule<LogicalPlan> {
       throw new IllegalStateException("the data source does not tell the version of its frame");
     }
     return body;
+  }
+
+  /** The columns of the primary key of a frame; empty: there is none. */
+  static List<String> primaryKey(PythonTable table, CaseInsensitiveStringMap options) {
+    try {
+      List<String> found = new ArrayList<>();
+      for (Object one : (Iterable<?>) told(Relations.sourceOf(table), table, options)
+          .get(Vocabulary.ScanResponse.PRIMARY_KEY)) {
+        found.add((String) one);
+      }
+      return found;
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
+    }
   }
 
   private static LogicalPlan changed(LogicalPlan node) {
