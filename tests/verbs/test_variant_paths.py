@@ -128,7 +128,7 @@ def test_files_with_other_types_at_a_path_are_read(tmp_path: Path, sizes: tuple[
             files += [size * 100 + first] * (size + 2)
     table = {**rows(*documents), "file": files}
     lake.write_dataset(table, plain)
-    shape = {"partition_by": "file", "variant_paths": PATHS}
+    shape = {"partition_by": "file", "variant_paths": PATHS, "bloom_filter_columns": PATHS}
     lake.write_dataset(table, tmp_path / "shredded", **shape)
     pruned = 0
     for condition in conditions:
