@@ -32,12 +32,13 @@ from lakehouse_source.parquet.new_file import NewFile
 from lakehouse_source.parquet.open_file import deleted_rows
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.properties import Layout
 from lakehouse_source.pruning import keys
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import field_id
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.add_files import folder_of_copy
 from lakehouse_source.write.commit.evolution import encoded_anew
+from lakehouse_source.write.commit.options import in_schema
 from lakehouse_source.write.commit.prerecord import compute_index_rows
 from lakehouse_source.write.commit.row_changes import write_vectors
 
@@ -171,10 +172,9 @@ def _named_in(
     schema: pa.Schema, spec: WriteSpec, partitions: Mapping[str, str | None]
 ) -> tuple[str, ...]:
     """The columns with bloom filters, by their names in the schema of a file."""
-    ids = {field_id(spec.schema.field(name)) for name in spec.bloom_filter_columns}
-    return tuple(
-        field.name for field in schema if field_id(field) in ids and field.name not in partitions
-    )
+    layout = Layout(bloom_filter_columns=spec.bloom_filter_columns)
+    names = in_schema(layout, spec.schema, schema).bloom_filter_columns or ()
+    return tuple(name for name in names if name not in partitions)
 
 
 class Vectors:

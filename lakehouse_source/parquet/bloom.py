@@ -21,6 +21,7 @@ import xxhash
 from lakehouse_source.language import BoundColumn, BoundPredicate
 from lakehouse_source.model import ColumnBounds, Ordinal, ScanTask
 from lakehouse_source.parquet.checked_footer import CheckedFooter, Remembered, open_footer
+from lakehouse_source.parquet.footer import is_covered
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
 from lakehouse_source.pruning.evaluate import evaluate, without_absent
@@ -247,22 +248,27 @@ class FileFilters:
             for leaf in leaves(file_schema)
             if leaf.id in predicate.column_ids and not leaf.in_list and leaf.path in places
         }
+        self._paths = list(footer.typed_paths(file_schema, predicate.column_ids))
 
     def rule_out(self, index: int) -> bool:
         """Tell whether no row of the row group at `index` can match."""
-        chunks = [self._footer.chunk(index, position) for position, _ in self._columns.values()]
+        rows, columns, missing = self._footer.row_counts[index], {**self._columns}, set[int]()
+        for path in self._paths:
+            # Where all values of a path have one type, it has none of the others.
+            if is_covered(self._footer.chunk(index, path.value).statistics, rows):
+                columns[path.id] = path.typed, path.type
+                missing.update(id for id in path.ids if id != path.id)
+        chunks = [self._footer.chunk(index, position) for position, _ in columns.values()]
         if all(chunk.bloom_filter_offset is None for chunk in chunks):
             return False
-        filters = ChunkFilters(
-            self._footer, index, self._file.read_at, self._file.size(), self._columns
-        )
+        filters = ChunkFilters(self._footer, index, self._file.read_at, self._file.size(), columns)
         left = without_absent(self._predicate, filters.absent)
-        rows = self._footer.row_counts[index]
 
-        def unknown(_column_id: int) -> ColumnBounds:
-            return ColumnBounds(None, None, None, rows, True)
+        def known(column_id: int) -> ColumnBounds:
+            nulls = rows if column_id in missing else None
+            return ColumnBounds(None, None, nulls, rows, nulls is None)
 
-        return not evaluate(left, unknown).may_match
+        return not evaluate(left, known).may_match
 
 
 # --- The filters of files that are looked into again and again, for keys.

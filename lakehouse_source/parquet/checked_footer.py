@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +48,8 @@ from lakehouse_source.parquet.thrift import (
 )
 from lakehouse_source.parquet.variant_footer import variant_columns
 from lakehouse_source.schema.fields import children, is_nested, names_hold
+from lakehouse_source.schema.variant import METADATA, is_variant
+from lakehouse_source.schema.variant_paths import TypedPath, typed_paths
 
 # --- The Thrift structures of a footer: where its column chunks begin, and their contents.
 #
@@ -302,6 +304,18 @@ class CheckedFooter:
                 path = ".".join(names[:depth])
                 found[path] = (*found.get(path, ()), at)
         return found
+
+    def typed_paths(self, schema: pa.Schema, ids: Collection[int]) -> Iterator[TypedPath]:
+        """The paths of VARIANT with one of some ids, which the file has as columns of their own.
+
+        `schema` is the one that the file was written under.
+        """
+        for field in schema:
+            first = self.places.get((field.name, METADATA)) if is_variant(field.type) else None
+            if first is not None:
+                stored = self.arrow_schema.field(field.name).type
+                found = typed_paths(field, stored, first[0])
+                yield from (one for one in found if not {*one.ids}.isdisjoint(ids))
 
     @cached_property
     def variants(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroup
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.fields import Leaf, children, is_reserved, leaves
 from lakehouse_source.schema.variant import is_variant
-from lakehouse_source.schema.variant_paths import KINDS, kind_of, paths_of, places
+from lakehouse_source.schema.variant_paths import TypedPath, typed_paths
 
 _JSON_NULL = b"\0"
 _MOST_DECIMAL = 10**38
@@ -96,34 +96,31 @@ def is_covered(rest: pq.Statistics | None, rows: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Shredded:
-    """A path of VARIANT in a file: where its two parts are, the type of one, and its leaves."""
+    """A path of VARIANT in a file, and its leaves, one for each type."""
 
-    value: int
-    typed: int
-    type: pa.DataType
-    leaves: Mapping[str, Leaf]
+    place: TypedPath
+    leaves: Sequence[Leaf]
 
     def bounds(
         self, group: pq.RowGroupMetaData, nans: frozenset[int] | None, created_by: str | None
     ) -> list[tuple[Leaf, ColumnBounds]]:
         """What is known of the path in each type: nothing where it has values of other types."""
-        rest = group.column(self.value).statistics
-        kind = kind_of(self.type)
-        if kind is None or not is_covered(rest, group.num_rows):
+        place, rows = self.place, group.num_rows
+        if not is_covered(group.column(place.value).statistics, rows):
             return []
-        rows, leaf = group.num_rows, self.leaves[kind]
-        may_have_nan = kind == "DOUBLE" and (nans is None or leaf.id in nans)
-        written = Leaf(leaf.path, leaf.id, self.type, False)
-        statistics = group.column(self.typed).statistics
+        leaf = next(one for one in self.leaves if one.id == place.id)
+        may_have_nan = pa.types.is_floating(place.type) and (nans is None or leaf.id in nans)
+        written = Leaf(leaf.path, leaf.id, place.type, False)
+        statistics = group.column(place.typed).statistics
         known = chunk_bounds(statistics, written, rows, may_have_nan, created_by)
-        if pa.types.is_decimal(self.type):
-            if self.type.scale > leaf.type.scale:
+        if pa.types.is_decimal(place.type):
+            if place.type.scale > leaf.type.scale:
                 return []
-            known = bounds.promoted(known, self.type, leaf.type)
+            known = bounds.promoted(known, place.type, leaf.type)
             if any(abs(int(one or 0)) >= _MOST_DECIMAL for one in (known.lower, known.upper)):
                 return []
         nothing = ColumnBounds(None, None, rows, rows, False)
-        return [(one, known if one is leaf else nothing) for one in self.leaves.values()]
+        return [(one, known if one is leaf else nothing) for one in self.leaves]
 
 
 def _shredded(
@@ -131,12 +128,8 @@ def _shredded(
 ) -> Iterator[_Shredded]:
     every = {leaf.id: leaf for leaf in leaves(schema)}
     for field in schema:
-        ids = paths_of(field)
-        for path, value, typed, type_ in places(stored.field(field.name).type) if ids else ():
-            if path in ids:
-                own = {kind: every[ids[path] + number] for number, kind in enumerate(KINDS)}
-                first = at[field.name,]
-                yield _Shredded(first + value, first + typed, type_, own)
+        for one in typed_paths(field, stored.field(field.name).type, at.get((field.name,), 0)):
+            yield _Shredded(one, [every[id] for id in one.ids])
 
 
 def _of_columns(

@@ -210,7 +210,7 @@ class NewFile:
                     store_decimal_as_integer=True,
                     metadata_collector=self.footers,
                     **encodings(first, file_schema, self.trees),
-                    **_layout(spec, file_schema, first.num_rows),
+                    **_layout(spec, file_schema, self.trees, first.num_rows),
                 )
         except BaseException:
             self.output.abandon()
@@ -338,7 +338,9 @@ def verify_stored(storage: Storage, path: str, size_bytes: int) -> None:
         )
 
 
-def _layout(spec: WriteSpec, file_schema: pa.Schema, rows: int) -> dict[str, Any]:
+def _layout(
+    spec: WriteSpec, file_schema: pa.Schema, trees: Mapping[str, Tree], rows: int
+) -> dict[str, Any]:
     """The options of `pq.ParquetWriter` for the order of rows and the bloom filters.
 
     `rows` is the size of the first row group: Arrow allocates filters for a million values, and
@@ -352,8 +354,25 @@ def _layout(spec: WriteSpec, file_schema: pa.Schema, rows: int) -> dict[str, Any
         )
     if spec.bloom_filter_columns:
         sized = {"ndv": max(1, rows), "fpp": _FALSE_POSITIVES}
-        extra["bloom_filter_options"] = dict.fromkeys(spec.bloom_filter_columns, sized)
+        columns = (
+            name if name in file_schema.names else _parquet_path(name, trees)
+            for name in spec.bloom_filter_columns
+        )
+        extra["bloom_filter_options"] = {name: sized for name in columns if name is not None}
     return extra
+
+
+def _parquet_path(text: str, trees: Mapping[str, Tree]) -> str | None:
+    """The leaf of a path of VARIANT; None: the file has none, or it can have no filter."""
+    column, _, path = text.partition(":")
+    names, place = path.split("."), trees.get(column)
+    for name in names:
+        place = place.get(name) if isinstance(place, Mapping) else None
+    if not isinstance(place, pa.DataType) or pa.types.is_boolean(place):
+        return None
+    return ".".join(
+        (column, *(part for name in names for part in (TYPED_VALUE, name)), TYPED_VALUE)
+    )
 
 
 def _sorted_by(spec: WriteSpec) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -30,8 +30,7 @@ from lakehouse_source.pruning.bounds import promoted
 from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.schema.fields import Leaf, leaves, storage_type
 from lakehouse_source.schema.ordinal import domain
-from lakehouse_source.schema.variant import METADATA
-from lakehouse_source.schema.variant_paths import KINDS, kind_of, paths_of, places
+from lakehouse_source.schema.variant_paths import TypedPath
 from lakehouse_source.storage.files import ByteRange, ByteRanges, OutsideFile
 
 # --- Checks the sizes in the headers of pages before anything decodes the pages.
@@ -431,25 +430,12 @@ class PagePruning:
                     found = Leaf(leaf.path, leaf.id, written, False)
                     self._columns[leaf.id] = position, found, now
 
-        self._paths = [] if is_foreign else list(self._shredded(file_schema))
-
-    def _shredded(self, file_schema: pa.Schema) -> Iterator[tuple[int, Leaf, range]]:
-        """Of each path of VARIANT: where its other values are, its typed leaf, and all its ids."""
-        asked = set(self._predicate.column_ids)
-        for field in file_schema:
-            ids = paths_of(field)
-            first = self._footer.places.get((field.name, METADATA)) if ids else None
-            if first is None:
-                continue
-            stored = self._footer.arrow_schema.field(field.name).type
-            for path, value, typed, type_ in places(stored):
-                kind = kind_of(type_)
-                own = range(ids.get(path, 0), ids.get(path, 0) + len(KINDS))
-                if kind is None or path not in ids or asked.isdisjoint(own):
-                    continue
-                leaf = Leaf((field.name, *path), own[[*KINDS].index(kind)], type_, False)
-                self._columns[leaf.id] = first[0] + typed, leaf, KINDS[kind]
-                yield first[0] + value, leaf, own
+        self._paths = list[TypedPath]()
+        if not is_foreign:
+            self._paths += footer.typed_paths(file_schema, predicate.column_ids)
+        for one in self._paths:
+            leaf = Leaf(one.path, one.id, one.type, False)
+            self._columns[one.id] = one.typed, leaf, one.indexed_type
 
     def rows(self, row_group: int, located: Iterable[int]) -> tuple[RowRange, ...] | None:
         """The rows that may match; None: the indexes rule out nothing.
@@ -475,14 +461,13 @@ class PagePruning:
                         for page in found
                     ]
                 )
-        for value, leaf, own in self._paths:
-            rest = self._footer.chunk(row_group, value).statistics
+        for one in self._paths:
+            rest = self._footer.chunk(row_group, one.value).statistics
             nothing = ColumnBounds(None, None, rows, rows, False)
             if not is_covered(rest, rows):
-                pages.pop(leaf.id, None)
-            elif leaf.id in pages:
-                others = (id for id in own if id != leaf.id)
-                pages |= {id: [PageBounds(0, rows, nothing)] for id in others}
+                pages.pop(one.id, None)
+            elif one.id in pages:
+                pages |= {id: [PageBounds(0, rows, nothing)] for id in one.ids if id != one.id}
         if not pages:
             return None
         unknown = ColumnBounds(None, None, None, rows, True)

@@ -136,3 +136,37 @@ def places(stored: pa.DataType) -> Iterator[tuple[Path, int, int, pa.DataType]]:
                     yield path, value, typed, field.type
 
     yield from walk(stored, ())
+
+
+@dataclass(frozen=True, slots=True)
+class TypedPath:
+    """A path of a column in a file: where its two parts are among the leaves, and its ids.
+
+    `ids` has one id for each type; `id` is that of the type that the file has.
+    """
+
+    path: Path
+    value: int
+    typed: int
+    type: pa.DataType
+    ids: range
+    id: int
+
+    @property
+    def indexed_type(self) -> pa.DataType:
+        """The type in which its values are indexed."""
+        return [*KINDS.values()][self.id - self.ids[0]]
+
+
+def typed_paths(field: pa.Field, stored: pa.DataType, first: int) -> Iterator[TypedPath]:
+    """The paths of a column that a file has as columns, and that have ids.
+
+    `first` is the place of the first leaf of the column.
+    """
+    ids = paths_of(field)
+    for path, value, typed, type_ in places(stored) if ids else ():
+        kind = kind_of(type_)
+        if path in ids and kind is not None:
+            own = range(ids[path], ids[path] + len(KINDS))
+            id = own[[*KINDS].index(kind)]
+            yield TypedPath(path, first + value, first + typed, type_, own, id)

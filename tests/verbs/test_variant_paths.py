@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.page_reader import PageReader
+from lakehouse_source.schema.variant import VARIANT
 from lakehouse_source.schema.variant_shredding import shredded, tree_of, whole
 from tests.verbs.test_variant import random_document
 
@@ -126,7 +128,7 @@ def test_files_with_other_types_at_a_path_are_read(tmp_path: Path, sizes: tuple[
             files += [size * 100 + first] * (size + 2)
     table = {**rows(*documents), "file": files}
     lake.write_dataset(table, plain)
-    shape = {"partition_by": "file", "variant_paths": PATHS}
+    shape = {"partition_by": "file", "variant_paths": PATHS, "bloom_filter_columns": PATHS}
     lake.write_dataset(table, tmp_path / "shredded", **shape)
     pruned = 0
     for condition in conditions:
@@ -385,3 +387,80 @@ def test_a_write_that_replaces_the_schema_chooses_again(tmp_path: Path) -> None:
     assert dataset.properties["variant_paths"] == ["event:other"]
     assert files_read(dataset, "event:other::int = 2") == (0, 0)
     assert lake.read_dataset(tmp_path, version=1, predicates="event:user.id::int = 7").num_rows == 1
+
+
+def test_bloom_filters_of_paths_rule_files_out(tmp_path: Path) -> None:
+    # Bounds of each file hold all numbers and texts; most of them are in one file only.
+    ids = [n * 7919 % 4000 for n in range(4000)]
+    documents = [{"id": one, "t": f"t{one}", "d": Decimal(one) / 4, "on": True} for one in ids]
+    documents[0] = {"id": None}
+    paths = [f"event:{name}" for name in ("id", "t", "d", "on")]
+    table = {**rows(*documents), "file": [str(n // 1000) for n in range(4000)]}
+    chosen = {"variant_paths": paths, "bloom_filter_columns": ["id", *paths]}
+    lake.write_dataset(table, tmp_path, partition_by="file", **chosen)
+    dataset = lake.open_dataset(tmp_path)
+    for condition, place in (
+        (f"event:id::int = {ids[1500]}", 1500),
+        (f"event:t::string IN ('t{ids[2500]}', 'none')", 2500),
+        (f"try_variant_get(event, '$.id', 'bigint') = {ids[3500]}", 3500),
+    ):
+        assert files_read(dataset, condition)[0] == 4
+        assert dataset.scan(condition).to_table()["id"].to_pylist() == [place]
+        assert groups_decoded(dataset, condition) == 1
+    # A file with other values at a path is read for these.
+    lake.write_dataset({**rows({"id": "77"}, *documents[1:9]), "file": ["9"] * 9}, tmp_path)
+    condition = "try_variant_get(event, '$.id', 'int') = 77"
+    assert dataset.refresh().scan(condition).count_rows() == 2
+    dataset.set_properties(variant_paths=paths[1:], bloom_filter_columns=paths[1:])
+    dataset.rename_column("event", "e")
+    assert dataset.properties["bloom_filter_columns"] == ["e:t", "e:d", "e:on"]
+    dataset.compact()
+    assert dataset.scan("try_variant_get(e, '$.id', 'int') = 77").count_rows() == 2
+
+
+def groups_decoded(dataset: lake.Dataset, condition: str) -> int:
+    """How many row groups bloom filters leave."""
+    real, found = FileFilters.rule_out, []
+
+    def counted(self: Any, index: int) -> bool:
+        found.append(real(self, index))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileFilters, "rule_out", counted)
+        dataset.scan(condition).to_table()
+    return found.count(False)
+
+
+@pytest.mark.parametrize("named", ["bloom_filter_columns", "sort_by", "cluster_by"])
+def test_a_path_that_files_lack_is_refused(tmp_path: Path, named: str) -> None:
+    ordered = "is a path of VARIANT, by which no rows are ordered"
+    words = ordered if named != "bloom_filter_columns" else "Name it in variant_paths too"
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        lake.write_dataset(rows({"a": 1}), tmp_path / "new", **{named: ["event:a"]})
+    lake.write_dataset(rows({"a": 1}), tmp_path / "old", variant_paths=["event:b"])
+    dataset = lake.open_dataset(tmp_path / "old")
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        lake.write_dataset(rows({"a": 1}), tmp_path / "old", **{named: ["event:a"]})
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        dataset.set_properties(**{named: ["event:a"]})
+    if named == "bloom_filter_columns":
+        dataset.set_properties(bloom_filter_columns=["event:b"])
+        with pytest.raises(lake.InvalidOptionError, match=words):
+            dataset.set_properties(variant_paths=["event:a"])
+        assert dataset.properties["bloom_filter_columns"] == ["event:b"]
+
+
+def test_a_generated_column_orders_rows_by_a_path(tmp_path: Path) -> None:
+    """What the error about `cluster_by` says."""
+    schema = pa.schema([("event", VARIANT), ("user", pa.int64())])
+    generated = {"user": "event:id::bigint"}
+    layout = {"variant_paths": ["event:id"], "row_group_rows": 500, "cluster_by": ["user"]}
+    layout["target_file_size_bytes"] = 1
+    with lake.open_catalog(f"sqlite:///{tmp_path}/catalog.db") as catalog:
+        dataset = catalog.create_dataset(
+            "t", schema, location=tmp_path / "t", generated=generated, properties=layout
+        )
+        table = {"event": lake.variant([{"id": n * 7919 % 3000} for n in range(3000)])}
+        lake.write_dataset(table, dataset.uri, catalog=catalog)
+        assert files_read(dataset.refresh(), "event:id::int = 7") == (1, 1)

@@ -24,7 +24,7 @@ from lakehouse_source.pruning.keys import can_be_indexed
 from lakehouse_source.schema.fields import field_id, find_field, leaves
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import is_variant
-from lakehouse_source.schema.variant_paths import MOST_PATHS, split
+from lakehouse_source.schema.variant_paths import MOST_PATHS, split, texts_of
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 
 # --- The layout of files: what callers give, what a schema allows, what a change renames.
@@ -105,14 +105,19 @@ def fitted(layout: Layout, schema: pa.Schema) -> Layout:
     Raises:
         InvalidOptionError: there is no such column, its values have no order, or it is nested.
     """
+    paths = _variant_paths(schema, layout.variant_paths)
     return replace(
         layout,
         sort_by=_names(schema, layout.sort_by, "sortBy", _can_be_sorted),
         cluster_by=_paths(schema, layout.cluster_by),
         bloom_filter_columns=_names(
-            schema, layout.bloom_filter_columns, "bloomFilterColumns", can_be_hashed
+            schema,
+            layout.bloom_filter_columns,
+            "bloomFilterColumns",
+            can_be_hashed,
+            texts_of(schema) if paths is None else paths,
         ),
-        variant_paths=_variant_paths(schema, layout.variant_paths),
+        variant_paths=paths,
     )
 
 
@@ -121,12 +126,24 @@ def _names(
     given: Sequence[str] | None,
     option: str,
     usable: Callable[[pa.DataType], bool],
+    variant_paths: Sequence[str] = (),
 ) -> tuple[str, ...] | None:
     if given is None:
         return None
     names: dict[str, None] = {}
     for name in given:
         found = find_field(name, schema)
+        path = _path_in(name, schema) if found is None else None
+        if path is not None:
+            if option == "sortBy":
+                raise InvalidOptionError(option=option, value=name, reason=_NO_ORDER)
+            if path not in variant_paths:
+                reason = "is no path that files have. Name it in variant_paths too."
+                raise InvalidOptionError(
+                    option=option, value=name, reason=reason, known=variant_paths
+                )
+            names[path] = None
+            continue
         if found is None:
             raise InvalidOptionError(
                 option=option, value=name, reason="is not a column.", known=schema.names
@@ -139,6 +156,22 @@ def _names(
     return tuple(names)
 
 
+_NO_ORDER = (
+    "is a path of VARIANT, by which no rows are ordered. Give the table a generated column such as "
+    "id BIGINT GENERATED ALWAYS AS (payload:user.id::bigint), and order by it: files are narrow in "
+    "the path then, too."
+)
+
+
+def _path_in(text: str, schema: pa.Schema) -> str | None:
+    """A path of VARIANT with its column in the schema's spelling; None: it is no such path."""
+    parts = split(text)
+    field = None if parts is None else find_field(parts[0], schema)
+    if parts is None or field is None or not is_variant(field.type):
+        return None
+    return f"{field.name}:{'.'.join(parts[1])}"
+
+
 def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | None:
     """Clustering columns as dotted paths in the schema's spelling."""
     if given is None:
@@ -148,6 +181,8 @@ def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | 
     paths: dict[str, None] = {}
     for name in given:
         leaf = known.get(name.lower())
+        if leaf is None and _path_in(name, schema):
+            raise InvalidOptionError(option="clusterBy", value=name, reason=_NO_ORDER)
         if leaf is None:
             there = find_field(name, schema) is not None or any(
                 ".".join(one.path).lower() == name.lower() for one in every
@@ -204,8 +239,15 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
     def now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if given is None:
             return None
-        found = (names.get(field_id(before.field(name))) for name in given)
+        found = (named(name) for name in given)
         return tuple(name for name in found if name is not None)
+
+    def named(name: str) -> str | None:
+        if name in before.names:
+            return names.get(field_id(before.field(name)))
+        column, _, path = name.partition(":")  # a path of VARIANT
+        column_now = names.get(field_id(before.field(column)))
+        return None if column_now is None else f"{column_now}:{path}"
 
     def paths_now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if given is None:
@@ -215,18 +257,16 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
         found = (paths.get(were[path]) for path in given)
         return tuple(path for path in found if path is not None)
 
-    def variant_paths_now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if given is None:
-            return None
-        pairs = ((now((text.partition(":")[0],)), text.partition(":")[2]) for text in given)
-        return tuple(f"{names[0]}:{path}" for names, path in pairs if names)
-
+    variant_paths, filters = now(layout.variant_paths), now(layout.bloom_filter_columns)
+    if filters is not None:
+        known = {*after.names, *(texts_of(after) if variant_paths is None else variant_paths)}
+        filters = tuple(name for name in filters if name in known)
     return replace(
         layout,
         sort_by=now(layout.sort_by),
         cluster_by=paths_now(layout.cluster_by),
-        bloom_filter_columns=now(layout.bloom_filter_columns),
-        variant_paths=variant_paths_now(layout.variant_paths),
+        bloom_filter_columns=filters,
+        variant_paths=variant_paths,
     )
 
 

@@ -66,8 +66,10 @@ def set_properties(
                 _check_no_files(tx, record, names, address.uri)
             properties = replace(properties, partition_by=names)
         properties = replace(properties, layout=_changed(properties.layout, layout, given, schema))
-        named_paths = "variant_paths" in given
-        new_schema = with_paths_of(schema, properties) if named_paths else schema
+        new_schema = schema
+        if "variant_paths" in given:
+            new_schema = with_paths_of(schema, properties)
+            fitted(properties.layout, new_schema)  # paths with bloom filters stay
         properties = evolve_properties(properties, new_schema, schema, properties.partition_by)[0]
         if "index_columns" in given:
             properties = replace(properties, index_columns=named["index_columns"])
@@ -136,6 +138,8 @@ def _check_no_files(
 
 def _changed(before: Layout, chosen: Layout, given: Mapping[str, Any], schema: pa.Schema) -> Layout:
     """The layout with the properties that are given, in the spelling of the schema."""
+    if chosen.variant_paths is None and "variant_paths" not in given:
+        chosen = replace(chosen, variant_paths=before.variant_paths)
     named = fitted(chosen, schema)
     changed = {name: getattr(named, name) for name in LAYOUT_KEYWORDS if name in given}
     return replace(before, **changed)
