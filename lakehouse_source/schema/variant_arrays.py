@@ -76,7 +76,7 @@ def gathered(data: Bytes, starts: Numbers, sizes: Numbers) -> Bytes:
     return data[found]
 
 
-def _sizes(data: Bytes, at: Numbers) -> Numbers:
+def value_sizes(data: Bytes, at: Numbers) -> Numbers:
     """The size of the value at each place."""
     heads = data[at]
     found = _SIZE_OF_HEAD[heads]
@@ -321,7 +321,7 @@ class Dictionaries:
             if (starts >= layout.size[place]).any():
                 raise BrokenValue("a part lies outside of it")
             starts += layout.data[place]
-            sizes = _sizes(data, starts)
+            sizes = value_sizes(data, starts)
             own = codes[rows][place]
             if (starts + sizes > end[place]).any():
                 raise BrokenValue("a part lies outside of it")
