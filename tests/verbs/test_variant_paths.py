@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.parquet import page_reader
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.page_reader import PageReader
 from lakehouse_source.schema.variant import VARIANT
@@ -93,6 +94,8 @@ def test_pages_are_read_that_hold_a_value(tmp_path: Path, monkeypatch: pytest.Mo
         return table
 
     monkeypatch.setattr(PageReader, "read", counted)
+    # The columns of one path are small: to read them whole would cost less.
+    monkeypatch.setattr(page_reader, "_ROW_GROUP_VALUES", 0)
     dataset = lake.open_dataset(tmp_path)
     assert dataset.scan("event:user.id::int = 15000").to_table()["id"].to_pylist() == [15_000]
     assert read
@@ -118,7 +121,14 @@ def test_files_with_other_types_at_a_path_are_read(tmp_path: Path, sizes: tuple[
             *(("boolean", "TRUE"), ("bigint", "NULL")),
         )
         for op in (("=", ">=", "!=") if sizes == (2,) else ("=", "<", ">=", "!=", "<=>"))
-    ] + ["try_variant_get(event, '$.user.id', 'int') IS NULL", "event:user.id::string IS NULL"]
+    ] + [
+        "try_variant_get(event, '$.user.id', 'int') IS NULL",
+        "event:user.id::string IS NULL",
+        # More than the path is read of these.
+        "try_variant_get(event, '$.user', 'string') = '7' OR event:ts::int = 3",
+        "event IS NULL OR is_variant_null(event)",
+        "event IS NULL OR event:user.id::string = '7'",
+    ]
     plain, dice, documents, files = tmp_path / "plain", random.Random(1), [], []
     for size in sizes:
         for first in range(len(VALUES)):
@@ -133,9 +143,11 @@ def test_files_with_other_types_at_a_path_are_read(tmp_path: Path, sizes: tuple[
     pruned = 0
     for condition in conditions:
         with suppress(lake.InvalidExpressionError):
-            wanted = lake.open_dataset(plain).scan(condition).count_rows()
+            wanted = lake.open_dataset(plain).scan(condition).to_table()
             scan = lake.open_dataset(tmp_path / "shredded").scan(condition)
-            assert scan.count_rows() == wanted, condition
+            found = scan.to_table()
+            # Whole numbers and decimals of one path are all decimals when they are read back.
+            assert sorted(found["id"].to_pylist()) == wanted["id"].to_pylist(), condition
             pruned += scan.explain().files_read < len(sizes) * len(VALUES)
     assert pruned > 3
 
