@@ -476,3 +476,19 @@ def test_a_generated_column_orders_rows_by_a_path(tmp_path: Path) -> None:
         table = {"event": lake.variant([{"id": n * 7919 % 3000} for n in range(3000)])}
         lake.write_dataset(table, dataset.uri, catalog=catalog)
         assert files_read(dataset.refresh(), "event:id::int = 7") == (1, 1)
+
+
+def test_paths_of_two_files_that_lead_into_each_other_are_one(tmp_path: Path) -> None:
+    shapes = [{"a": 1, "K": 1}, {"a": {"b": 1}, "k": 2}, {"a": 2, "K": 1}]
+    table = {**rows(*(shape for shape in shapes for _ in range(1000))), "file": []}
+    table["file"] = [n // 1000 for n in range(3000)]
+    lake.write_dataset(table, tmp_path, partition_by="file")
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.properties["variant_paths"] == ["event:K", "event:a"]
+    for condition, wanted in (
+        ("try_variant_get(event, '$.a', 'int') = 1", (2, 1000)),
+        ("event:a.b::int = 1", (3, 1000)),
+        ("event:k::int = 2", (3, 1000)),
+        ("event:K::int = 2", (1, 0)),
+    ):
+        assert files_read(dataset, condition) == wanted, condition
