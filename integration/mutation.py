@@ -110,7 +110,7 @@ MUTANTS = [
         ),
         (
             "a path of VARIANT has bounds in the scale of its file",
-            "            known = bounds.promoted(known, self.type, leaf.type)\n",
+            "            known = bounds.promoted(known, place.type, leaf.type)\n",
             "",
         ),
     ),
@@ -130,6 +130,20 @@ MUTANTS = [
             "a path of VARIANT has values of one type only",
             "return Found(disjunction(left or terms), False) if terms else None",
             "return Found(terms[0], False) if terms else None",
+        ),
+        (
+            "a condition on a VARIANT and its paths reads the paths alone",
+            "if count == names_[name]",
+            "if True",
+        ),
+    ),
+    *_in(
+        "parquet/bloom.py",
+        ("verbs/test_variant_paths.py",),
+        (
+            "a path of VARIANT has no value that its bloom filter does not have",
+            "if is_covered(self._footer.chunk(index, path.value).statistics, rows):",
+            "if True:",
         ),
     ),
     *_in(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,6 +37,7 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.partitions import partition_value
 from lakehouse_source.schema.variant import holds_variant, is_variant, stored_field
+from lakehouse_source.schema.variant_paths import Path, only
 from lakehouse_source.storage import Storage, verified
 
 # --- The positions of the deleted rows of a data file, from its deletion vector.
@@ -275,10 +276,19 @@ def _one_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 # columns are added.
 
 
-def _as_shredded(field: pa.Field, file: OpenFile) -> pa.Field:
-    """A column of VARIANT with the struct that the file has for it, if it is shredded."""
+_NO_PATHS: Mapping[str, Collection[Path]] = {}
+
+
+def _as_shredded(field: pa.Field, file: OpenFile, paths: Collection[Path]) -> pa.Field:
+    """A column of VARIANT with the struct that the file has for it, if it is shredded.
+
+    `paths`: of which only these paths are read; none: it is read whole.
+    """
     type_ = file.footer.arrow_schema.field(field.name).type
-    return field.with_type(type_) if holds_variant(type_) and len(type_) > 2 else field
+    is_shredded = holds_variant(type_) and len(type_) > 2
+    # A field whose name has a dot is not found by its path.
+    paths = () if file.footer.has_dots else paths
+    return field.with_type(only(type_, paths)) if is_shredded else field
 
 
 class StoredColumns:
@@ -307,8 +317,13 @@ class StoredColumns:
         parts = tuple(spec.narrowed)
         self._parts = () if parts and names_hold(file_schema, ".") else parts
 
-    def physical(self, file: OpenFile, wanted: pa.Schema) -> list[pa.Field]:
-        """The fields of the file from which columns are made."""
+    def physical(
+        self, file: OpenFile, wanted: pa.Schema, paths: Mapping[str, Collection[Path]] = _NO_PATHS
+    ) -> list[pa.Field]:
+        """The fields of the file from which columns are made.
+
+        `paths`: of columns of VARIANT of which only some paths are read.
+        """
         stored_by_id = {field_id(field): field for field in self._file_schema}
         found = []
         for field in wanted:
@@ -327,7 +342,13 @@ class StoredColumns:
             self._check_lacks(file, lacking)
             # A column that another commit added while this file was written is not in it.
             found = [field for field in found if field.name in file.footer.names]
-        return [_as_shredded(field, file) if is_variant(field.type) else field for field in found]
+        names = {field_id(field): field.name for field in wanted} if paths else {}
+        return [
+            _as_shredded(field, file, paths.get(names.get(field_id(field), ""), ()))
+            if is_variant(field.type)
+            else field
+            for field in found
+        ]
 
     def _check_lacks(self, file: OpenFile, lacking: Sequence[pa.Field]) -> None:
         """Check that a file lacks columns, and does not have them under other names."""

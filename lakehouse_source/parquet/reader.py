@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from lakehouse_source.deletion import Positions, live_mask
 from lakehouse_source.errors import CorruptDatasetError, PlakeError, StorageError
+from lakehouse_source.language.bounds.implied import paths_read
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
@@ -49,6 +50,9 @@ from lakehouse_source.parquet.page_reader import PageReader, UnusablePages, cut
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.pruning.evaluate import asks_for_values
 from lakehouse_source.schema.arrow_arrays import rows_alone
+from lakehouse_source.schema.fields import field_id
+from lakehouse_source.schema.variant import has_variant
+from lakehouse_source.schema.variant_paths import Path
 from lakehouse_source.storage import Storage, verified
 from lakehouse_source.storage.files import ByteRanges
 
@@ -232,6 +236,9 @@ def read_each(
     )
 
 
+_WHOLE: Mapping[str, Collection[Path]] = {}  # every column is read whole
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """What all files of a read have in common: the spec, and the schemas that follow from it."""
@@ -240,12 +247,16 @@ class _Wanted:
     target: pa.Schema
     output_schema: pa.Schema
     predicate_schema: pa.Schema
+    paths: Mapping[str, Collection[Path]]  # of VARIANT, which alone the condition reads
 
     @classmethod
     def of(cls, spec: ReadSpec) -> _Wanted:
         needed = spec.predicate.columns if spec.predicate is not None else ()
         predicate_schema = pa.schema([spec.schema.field(name) for name in needed])
-        return cls(spec, spec.target, spec.output_schema, predicate_schema)
+        paths = _WHOLE
+        if spec.predicate is not None and has_variant(predicate_schema):
+            paths = paths_read(spec.predicate)
+        return cls(spec, spec.target, spec.output_schema, predicate_schema, paths)
 
 
 class _FileReader:
@@ -259,6 +270,7 @@ class _FileReader:
         self.target = wanted.target
         self.output_schema = wanted.output_schema
         self.predicate_schema = wanted.predicate_schema
+        self.paths = wanted.paths
 
     def tables(self) -> Iterator[pa.Table]:
         with self._errors():
@@ -281,6 +293,7 @@ class _FileReader:
                     foreign=self.foreign,
                     storage=self.storage,
                 )
+                self.paths = self._apart(opened)
                 groups = self.task.row_groups
                 if groups is None:
                     groups = tuple(range(len(footer.row_counts)))
@@ -350,12 +363,23 @@ class _FileReader:
         return PagesOfFile(
             pruning,
             PageReader(source, opened.footer, index),
-            self._part(opened, self.predicate_schema),
+            self._part(opened, self.predicate_schema, self.paths),
             self._part(opened, self._rest(self.predicate_schema.names)),
         )
 
-    def _part(self, opened: OpenFile, wanted: pa.Schema) -> ColumnSet:
-        physical = self.columns.physical(opened, wanted)
+    def _apart(self, opened: OpenFile) -> Mapping[str, Collection[Path]]:
+        """The paths of VARIANT that the file has apart from the rest of their column."""
+        if not self.paths:
+            return self.paths
+        schema, physical = self.predicate_schema, self.columns.physical
+        pairs = zip(physical(opened, schema), physical(opened, schema, self.paths))
+        ids = {field_id(one) for one, part in pairs if one.type != part.type}
+        return {n: paths for n, paths in self.paths.items() if field_id(schema.field(n)) in ids}
+
+    def _part(
+        self, opened: OpenFile, wanted: pa.Schema, paths: Mapping[str, Collection[Path]] = _WHOLE
+    ) -> ColumnSet:
+        physical = self.columns.physical(opened, wanted, paths)
         return ColumnSet(wanted, physical, [opened.column(field) for field in physical])
 
     def _opened(self) -> pa.NativeFile:
@@ -431,7 +455,7 @@ class _FileReader:
                 return table.filter(group.live)
             del table
             return most_of(columns, self.output_schema, group.live)
-        condition = self._read(group, self.predicate_schema)
+        condition = self._read(group, self.predicate_schema, self.paths)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
             mask = pc.invert(mask)
@@ -449,8 +473,9 @@ class _FileReader:
 
     def _rest(self, known: Iterable[str]) -> pa.Schema:
         """The columns to return that are not among the condition's columns in `known`."""
-        # A struct of which only a part is returned is read again.
-        done = set(known) - set(self.spec.narrowed)
+        # A struct of which only a part is returned is read again, and a VARIANT of which only a
+        # part was read.
+        done = set(known) - set(self.spec.narrowed) - set(self.paths)
         return pa.schema([field for field in self.target if field.name not in done])
 
     def _result(
@@ -460,7 +485,7 @@ class _FileReader:
         spec = self.spec
         if not spec.columns:
             return rows_alone(matching)
-        known = set(condition.column_names) - set(spec.narrowed)
+        known = set(condition.column_names) - set(spec.narrowed) - set(self.paths)
         columns = [(condition if name in known else rest).column(name) for name in spec.columns]
         result = pa.Table.from_arrays(columns, schema=self.output_schema)
         if result.num_rows == matching:
@@ -470,9 +495,11 @@ class _FileReader:
             return most_of(result.columns, self.output_schema, mask)
         return result.filter(mask)
 
-    def _read(self, group: RowGroup, wanted: pa.Schema) -> pa.Table:
+    def _read(
+        self, group: RowGroup, wanted: pa.Schema, paths: Mapping[str, Collection[Path]] = _WHOLE
+    ) -> pa.Table:
         """Columns of one row group, in the dataset's types, partition values filled in."""
-        physical = self.columns.physical(group.file, wanted)
+        physical = self.columns.physical(group.file, wanted, paths)
         stored = pa.table({})
         if physical:
             stored = self._whole_columns(group, physical)

@@ -8,13 +8,13 @@ has bounds for that id and no value for the others. Of another file nothing is k
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from lakehouse_source.schema.variant import TYPED_VALUE, VALUE, is_variant
+from lakehouse_source.schema.variant import METADATA, TYPED_VALUE, VALUE, is_variant
 
 # How a path is written in the properties: `payload:user.id`.
 Path: TypeAlias = "tuple[str, ...]"
@@ -136,6 +136,35 @@ def places(stored: pa.DataType) -> Iterator[tuple[Path, int, int, pa.DataType]]:
                     yield path, value, typed, field.type
 
     yield from walk(stored, ())
+
+
+def only(stored: pa.DataType, paths: Collection[Path]) -> pa.DataType:
+    """The parts of a shredded column in a file that have what is at some paths.
+
+    Without paths, or where the file does not have one of them apart, the whole column.
+    """
+    found = _only(stored, paths) if paths else None
+    return stored if found is None else pa.struct([stored.field(METADATA), *found])
+
+
+def _only(group: pa.DataType, paths: Collection[Path]) -> pa.DataType | None:
+    if () in paths:
+        return group
+    place = group.get_field_index(TYPED_VALUE)
+    typed = None if place < 0 else group.field(place)
+    if typed is None or not pa.types.is_struct(typed.type):
+        return None
+    below = []
+    for name in sorted({path[0] for path in paths}):
+        inner = typed.type.get_field_index(name)
+        if inner < 0:
+            return None
+        field = typed.type.field(inner)
+        part = _only(field.type, [path[1:] for path in paths if path[0] == name])
+        if part is None:
+            return None
+        below.append(field.with_type(part))
+    return pa.struct([typed.with_type(pa.struct(below))])
 
 
 @dataclass(frozen=True, slots=True)

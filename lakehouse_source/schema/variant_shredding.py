@@ -324,28 +324,28 @@ _KIND_OF_TYPE = {
     TIMESTAMP: "TIMESTAMP",
     TIMESTAMP_NTZ: "TIMESTAMP_NTZ",
 }
-_NUMBER_OF = {kind: number for number, kind in enumerate(KINDS)}
+NUMBER_OF = {kind: number for number, kind in enumerate(KINDS)}
 _OTHER = len(KINDS)
 
 
 def _kind_of_head(head: int) -> int:
     if head & 3 == SHORT_TEXT:
-        return _NUMBER_OF["STRING"]
+        return NUMBER_OF["STRING"]
     kind = _KIND_OF_TYPE.get(head >> 2) if head & 3 == 0 else None
-    return _OTHER if kind is None else _NUMBER_OF[kind]
+    return _OTHER if kind is None else NUMBER_OF[kind]
 
 
-_KIND_OF_HEAD = np.array([_kind_of_head(head) for head in range(256)], np.int64)
+KIND_OF_HEAD = np.array([_kind_of_head(head) for head in range(256)], np.int64)
 
 
 def leaf_array(parts: Parts, type_: pa.DataType) -> tuple[pa.Array, Truths]:
     """The values of one type, NULL elsewhere, and where they are."""
-    kinds = _KIND_OF_HEAD[parts.heads()]
-    fits = kinds == _NUMBER_OF[kind_of(type_) or ""]
+    kinds = KIND_OF_HEAD[parts.heads()]
+    fits = kinds == NUMBER_OF[kind_of(type_) or ""]
     if t.is_string(type_):
         return _text_leaves(parts, fits), fits
     if t.is_decimal(type_):
-        return _decimal_leaves(parts, fits, kinds == _NUMBER_OF["BIGINT"], type_)
+        return _decimal_leaves(parts, fits, kinds == NUMBER_OF["BIGINT"], type_)
     heads, data = parts.heads(), parts.data
     if t.is_boolean(type_):
         return pa.array(heads == TRUE << 2, mask=~fits), fits
@@ -431,10 +431,10 @@ def chosen_paths(storage: pa.StructArray, choice: Choice) -> list[Path]:
                 continue
             inner = parts.of_fields(fields, np.flatnonzero(fields.names == number))
             heads, below = inner.heads(), (*path, text)
-            kinds = np.bincount(_KIND_OF_HEAD[heads[inner.present]], minlength=_OTHER + 1)
+            kinds = np.bincount(KIND_OF_HEAD[heads[inner.present]], minlength=_OTHER + 1)
             kinds[_OTHER] -= np.count_nonzero(inner.present & (heads == NULL << 2))
-            kinds[_NUMBER_OF["DECIMAL"]] += kinds[_NUMBER_OF["BIGINT"]]
-            kinds[_NUMBER_OF["BIGINT"]] = 0
+            kinds[NUMBER_OF["DECIMAL"]] += kinds[NUMBER_OF["BIGINT"]]
+            kinds[NUMBER_OF["BIGINT"]] = 0
             if np.count_nonzero(kinds) == 1 and not kinds[_OTHER]:
                 found.append((int(kinds.sum()), below))
             elif len(below) < choice.depth:
@@ -480,8 +480,8 @@ def _typed_tree(parts: Parts, paths: Sequence[Path], names: Dictionaries) -> Any
 
 def _most_frequent(parts: Parts) -> pa.DataType:
     heads = parts.heads()
-    counts = np.bincount(_KIND_OF_HEAD[heads], minlength=_OTHER + 1)[:_OTHER]
-    whole_, decimal = _NUMBER_OF["BIGINT"], _NUMBER_OF["DECIMAL"]
+    counts = np.bincount(KIND_OF_HEAD[heads], minlength=_OTHER + 1)[:_OTHER]
+    whole_, decimal = NUMBER_OF["BIGINT"], NUMBER_OF["DECIMAL"]
     if counts[decimal]:
         counts[decimal] += counts[whole_]
     if not counts.any():
@@ -494,11 +494,11 @@ def _most_frequent(parts: Parts) -> pa.DataType:
 
 def _decimal_type(parts: Parts, heads: Bytes) -> pa.DataType:
     """A decimal type of all whole numbers and decimals; that of 64 bits, if they fit it."""
-    rows = np.flatnonzero(_KIND_OF_HEAD[heads] == _NUMBER_OF["DECIMAL"])
+    rows = np.flatnonzero(KIND_OF_HEAD[heads] == NUMBER_OF["DECIMAL"])
     scale = int(parts.data[parts.starts[rows] + 1].max())
     if scale <= _DIGITS_OF_64_BITS:
-        every = _KIND_OF_HEAD[heads]
-        numbers = (every == _NUMBER_OF["DECIMAL"]) | (every == _NUMBER_OF["BIGINT"])
+        every = KIND_OF_HEAD[heads]
+        numbers = (every == NUMBER_OF["DECIMAL"]) | (every == NUMBER_OF["BIGINT"])
         type_ = pa.decimal128(_DIGITS_OF_64_BITS, scale)
         if leaf_array(parts, type_)[1][numbers].all():
             return type_

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.language.functions.rows import listed
+from lakehouse_source.schema.variant import STORAGE
 from lakehouse_source.schema.variant_bytes import (
     Finder,
     Names,
@@ -21,6 +23,9 @@ from lakehouse_source.schema.variant_bytes import (
     decode_json,
     leaf_of,
 )
+from lakehouse_source.schema.variant_columns import by_type, parts_at
+from lakehouse_source.schema.variant_paths import Choice
+from lakehouse_source.schema.variant_shredding import chosen_paths, shredded, tree_of, whole
 from lakehouse_source.schema.variant_values import MOST_DEPTH, encode
 
 VALUES: list[Any] = [
@@ -122,10 +127,28 @@ def _at_path(metadata: bytes, value: bytes) -> None:
             leaf_of(metadata, part)
 
 
+def _in_columns(rows: list[tuple[bytes, bytes]]) -> None:
+    """All rows at once give what each gives alone, or are left to be looked at alone."""
+    column = pa.array([{"metadata": one, "value": two} for one, two in rows], STORAGE)
+    for path in (("a",), ("", "a")):
+        found = parts_at(column, path)
+        for (metadata, value), part in zip(rows, [] if found is None else found.to_pylist()):
+            with suppress(lake.CorruptDatasetError):
+                assert Finder(path)(metadata, value) == (part and part["value"])
+    for places, values in by_type(column) or ():
+        for place, one in zip(places, [] if values is None else listed(values)):
+            with suppress(lake.CorruptDatasetError):
+                assert repr(leaf_of(*rows[place])[1]) == repr(one)
+    with suppress(lake.CorruptDatasetError):
+        chosen_paths(column, Choice(share=0.1))
+        paths = [("a",), ("", "a")]
+        whole(shredded(column, tree_of(column, paths)))
+
+
 def _fuzz(mutants: int) -> int:
     dice, broken = random.Random(7), 0
     known = [encode(value) for value in VALUES if len(repr(value)) < 5000]
-    for _ in range(mutants):
+    for number in range(mutants):
         parts = [bytearray(part) for part in dice.choice(known)]
         for _ in range(dice.randint(1, 4)):
             part = dice.choice(parts)
@@ -148,6 +171,8 @@ def _fuzz(mutants: int) -> int:
             _at_path(metadata, value)
         with suppress(lake.CorruptDatasetError), checked():
             Names(metadata).fields(value)
+        if number % 20 == 0:
+            _in_columns([dice.choice(known), (metadata, value), dice.choice(known)])
     return broken
 
 
@@ -195,3 +220,13 @@ def test_a_path_leads_to_what_decoding_shows() -> None:
                 wanted = []
             found = Finder(path)(metadata, content)
             assert [decode(metadata, one) for one in (found,) if one is not None] == wanted
+
+
+def test_all_rows_at_once_are_what_each_is_alone() -> None:
+    known = [encode(value) for value in VALUES]
+    _in_columns(known)
+    values = [Decimal("1.50"), Decimal("-0.10"), Decimal(0), Decimal("1E-18"), 7, "7", None, 1.5]
+    _in_columns([encode(one) for one in values])
+    _in_columns([encode({"a": one, "": {"a": one}}) for one in [*values, {}, [1]]])
+    column = lake.variant(values).storage
+    assert all(values is not None for _, values in [*(by_type(column) or ())][:-1])

@@ -9,7 +9,8 @@ every file.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,19 @@ from lakehouse_source.language.bounds.bound import (
     TRUE,
     BoundColumns,
     BoundConstant,
+    BoundExpression,
     BoundIsNull,
+    BoundJoined,
     BoundNode,
+    BoundNot,
+    BoundPredicate,
     IfPresent,
     conjunction,
     disjunction,
     negation,
 )
 from lakehouse_source.language.bounds.ranges import Parts, follow, range_of, with_cast
+from lakehouse_source.language.expression import SqlRows
 from lakehouse_source.language.functions import entry
 from lakehouse_source.language.functions.table import FUNCTIONS
 from lakehouse_source.language.functions.variants import steps
@@ -53,6 +59,7 @@ from lakehouse_source.language.nodes import (
 )
 from lakehouse_source.language.types import INTEGERS, spark_type
 from lakehouse_source.language.values import Failure, days_of
+from lakehouse_source.schema.fields import find_field
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import is_variant
 
@@ -449,6 +456,46 @@ NULL_LITERAL = Literal(None, pa.null())
 
 def _date(day: tuple[int, int, int]) -> Literal:
     return Literal(days_of(*day), pa.date32())
+
+
+def paths_read(predicate: BoundPredicate) -> dict[str, frozenset[tuple[str, ...]]]:
+    """The columns of VARIANT of which a condition reads rows at some paths alone, by name."""
+    names_, paths = Counter[str](), list[tuple[str, tuple[str, ...]]]()
+    for term in _deciding(predicate.root):
+        if not isinstance(term, BoundExpression) or not isinstance(term.expression, SqlRows):
+            names_.update({column.path[0] for column in BoundPredicate(term).leaves})
+            continue
+        fields = term.expression.fields
+        for node in walk(term.expression.node):
+            if isinstance(node, Name):
+                parts = [part for name in node.parts for part in (name, *name.split("."))]
+                found = {one.name for part in parts if (one := find_field(part, fields))}
+                names_.update(found)
+            elif _is_path(node):
+                column, path = below(node)
+                assert isinstance(column, Name)
+                assert isinstance(path, Literal)
+                field, way = find_field(column.parts[0], fields), steps(path.value)
+                is_plain = len(column.parts) == 1 and all(isinstance(step, str) for step in way)
+                if field is not None and is_plain:
+                    paths.append((field.name, tuple(map(str, way))))
+    read = Counter(name for name, _ in paths)
+    return {
+        name: frozenset(path for one, path in paths if one == name)
+        for name, count in read.items()
+        if count == names_[name]
+    }
+
+
+def _deciding(node: BoundNode) -> Iterator[BoundNode]:
+    """The parts of a condition that decide rows: not those that expressions imply."""
+    if isinstance(node, BoundJoined):
+        for term in node.terms:
+            yield from _deciding(term)
+    elif isinstance(node, BoundNot):
+        yield from _deciding(node.term)
+    else:
+        yield node
 
 
 def _is_path(node: Node) -> bool:

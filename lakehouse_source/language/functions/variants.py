@@ -91,7 +91,15 @@ def _get(context: Context, call: Call, given: list[Bound]) -> Bound:
         raise Failure("the path is a literal text")
     way = steps(path.value)
 
+    names = [one for one in way if isinstance(one, str)]
+
     def kernel(values: pa.Array) -> pa.Array:
+        if len(names) == len(way):
+            from lakehouse_source.schema.variant_columns import parts_at  # imports numpy
+
+            found = parts_at(values.storage, names)
+            if found is not None:
+                return of_stored(found)
         find = Finder(way)
         rows = []
         for metadata, value in _parts(values):
@@ -150,6 +158,21 @@ def cast(node: Node, value: Bound, to: pa.DataType, zone: tzinfo, *, safe: bool)
 def _kernel_of_cast(to: pa.DataType, zone: tzinfo, safe: bool) -> Kernel:
 
     def kernel(values: pa.Array) -> pa.Array:
+        from lakehouse_source.schema.variant_columns import by_type  # imports numpy
+
+        groups = by_type(values.storage)
+        if groups is None:
+            return one_by_one(values)
+        parts = []
+        for rows, alike in groups:
+            places = pa.array(rows)
+            if alike is None:
+                parts.append((places, one_by_one(values.take(places))))
+            else:
+                parts.append((places, _cast_alike(alike, to, zone, safe)))
+        return scatter(parts, to)
+
+    def one_by_one(values: pa.Array) -> pa.Array:
         places: dict[pa.DataType, list[int]] = {}
         found: dict[pa.DataType, list[Any]] = {}
         for row, (metadata, value) in enumerate(_parts(values)):
