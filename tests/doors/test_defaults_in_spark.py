@@ -135,11 +135,11 @@ def test_spark_writes_the_default_where_its_frame_lacks_the_column(
 def test_each_statement_has_its_time_as_default(spark_catalog: SparkSession) -> None:
     sql, name = spark_catalog.sql, "plake.default.clock"
     sql(f"CREATE OR REPLACE TABLE {name} (id INT, at TIMESTAMP DEFAULT current_timestamp(), "
-        "day DATE) USING plake")  # fmt: skip
+        "day DATE, also TIMESTAMP DEFAULT now()) USING plake")  # fmt: skip
     sql(f"ALTER TABLE {name} ALTER COLUMN day SET DEFAULT CURRENT_DATE")
     begin = datetime.now()
     sql(f"INSERT INTO {name} (id) VALUES (1), (2)")
-    sql(f"INSERT INTO {name} VALUES (3, DEFAULT, DEFAULT), (4, NULL, NULL)")
+    sql(f"INSERT INTO {name} VALUES (3, DEFAULT, DEFAULT, DEFAULT), (4, NULL, NULL, NULL)")
     sql(f"MERGE INTO {name} AS t USING (SELECT 4 AS id UNION ALL SELECT 5) AS s ON t.id = s.id "
         "WHEN MATCHED THEN UPDATE SET at = DEFAULT "
         "WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)")  # fmt: skip
@@ -150,7 +150,8 @@ def test_each_statement_has_its_time_as_default(spark_catalog: SparkSession) -> 
     for row in rows.values():
         assert begin <= row.at <= datetime.now(), row
         assert (row.day is None) == (row.id == 4)
-    for same in ((1, 2), (6, 7)):
+        assert row.also == (None if row.id == 4 else row.at)
+    for same in ((1, 2), (4, 5), (6, 7)):
         assert len({rows[id].at for id in same}) == 1
     assert len({rows[id].at for id in (1, 3, 4, 6)}) == 4
     assert "current_timestamp()" in sql(f"SHOW CREATE TABLE {name}").first()[0]

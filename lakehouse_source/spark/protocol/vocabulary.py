@@ -356,6 +356,7 @@ class ResponseKey:
     CONSTRAINTS = "constraints"  # of a table: {name: SQL, as in CHECK (a > 0)}
     PRIMARY_KEY = "primary_key"  # names of columns
     COMPUTED = "computed"  # of a table, as in a request, with "sql": the clause of CREATE TABLE
+    DEFAULTS = "defaults"  # {name: SQL}: what defaults that are expressions are in this statement
     EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
     NAMES = "names"  # of tables, namespaces or procedures
     DESCRIPTION = "description"  # of a procedure

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse_source.constraints import primary_key
+from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -249,6 +250,7 @@ def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]
         ResponseKey.CONSTRAINTS: {} if request.metadata_table else _constraints(snapshot),
         ResponseKey.PRIMARY_KEY: list(primary_key(snapshot.dataset.properties.constraints)),
         ResponseKey.COMPUTED: {} if request.metadata_table else _computed(snapshot),
+        ResponseKey.DEFAULTS: {} if request.metadata_table else _defaults(snapshot),
     }
 
 
@@ -265,6 +267,7 @@ def _unread_table(request: Request) -> dict[str, Any]:
         ResponseKey.CONSTRAINTS: {},
         ResponseKey.PRIMARY_KEY: [],
         ResponseKey.COMPUTED: {},
+        ResponseKey.DEFAULTS: {},
     }
 
 
@@ -286,6 +289,16 @@ def _computed(snapshot: Snapshot) -> dict[str, Any]:
             Computed.NULLABLE: snapshot.schema.field(name).nullable,
         }
         for name, how in found.items()
+    }
+
+
+def _defaults(snapshot: Snapshot) -> dict[str, str]:
+    """Spark would evaluate an expression for each column and clause of a statement anew."""
+    found = defaults_of(snapshot.schema)
+    return {
+        name: _sql(value, snapshot.schema.field(name))
+        for name, value in found.items()
+        if value.is_valid
     }
 
 

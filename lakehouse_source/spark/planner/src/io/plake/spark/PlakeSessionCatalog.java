@@ -220,14 +220,6 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   }
 
   @Override
-  public Table createTable(
-      Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
-      throws TableAlreadyExistsException, NoSuchNamespaceException {
-    return createTable(table, new TableInfo.Builder().withColumns(columns)
-        .withPartitions(partitions).withProperties(properties).build());
-  }
-
-  @Override
   public Table createTable(Identifier table, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
     Column[] columns = info.columns();
@@ -253,7 +245,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     }
     SessionEntry made = register(table, columns, properties);
     try {
-      ObjectNode request = TableRequests.create(made.path, with(info, texts), false);
+      ObjectNode request = TableRequests.create(made.path, info, texts, false);
       return made.table(made.channel.change(made.named(request)), false);
     } catch (Throwable e) {
       super.dropTable(table);
@@ -277,11 +269,6 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     }
     super.createTable(table, plain, NONE, properties);
     return entryOf(table);
-  }
-
-  private static TableInfo with(TableInfo info, Map<String, String> properties) {
-    return new TableInfo.Builder().withColumns(info.columns()).withPartitions(info.partitions())
-        .withConstraints(info.constraints()).withProperties(properties).build();
   }
 
   /** What a statement says of a dataset that exists must be so. */
@@ -395,7 +382,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   private static StagedTable staged(
       SessionEntry entry, String kind, TableInfo info, Runnable undo) {
     Map<String, String> texts = new HashMap<>(SessionEntry.withoutOptions(info.properties()));
-    ObjectNode request = TableRequests.create(entry.path, with(info, texts), true)
+    ObjectNode request = TableRequests.create(entry.path, info, texts, true)
         .put(Vocabulary.RequestKey.STAGE, kind);
     return new TableToCreate(
         entry.channel, entry.named(request), info.columns(), info.partitions(), undo);

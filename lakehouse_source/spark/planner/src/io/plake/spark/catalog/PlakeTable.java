@@ -27,6 +27,7 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
 import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.ColumnDefaultValue;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -71,6 +72,7 @@ public class PlakeTable extends FrameTable
   private final JsonNode evolution; // changes that its write commits; null: none
   private final JsonNode computed;
   private final List<String> primaryKey;
+  private final Map<String, String> defaults; // of this statement, by name
   private final Map<CaseInsensitiveStringMap, PythonDataSourceV2> frames = new HashMap<>();
 
   /** The version that its scans read. */
@@ -108,6 +110,7 @@ public class PlakeTable extends FrameTable
     this.constraints = TableConstraints.of(
         response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
     this.computed = response.body.get(Vocabulary.ResponseKey.COMPUTED);
+    this.defaults = texts(response.body.get(Vocabulary.ResponseKey.DEFAULTS));
     this.primaryKey = response.texts(Vocabulary.ResponseKey.PRIMARY_KEY);
     this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
@@ -172,6 +175,13 @@ public class PlakeTable extends FrameTable
         columns[i] = Column.create(
             column.name(), declared[i].dataType(), column.nullable(), column.comment(),
             column.defaultValue(), column.metadataInJSON());
+      }
+      String value = isOfStatement || isDescribed ? null : defaults.get(column.name());
+      if (value != null) {
+        columns[i] = Column.create(
+            column.name(), columns[i].dataType(), column.nullable(), column.comment(),
+            new ColumnDefaultValue(value, column.defaultValue().getValue()),
+            column.metadataInJSON());
       }
       columns[i] = ComputedColumns.shown(columns[i], computed, isOfStatement, isDescribed);
     }

@@ -42,6 +42,12 @@ import scala.Option;
 public final class TableRequests {
   /** A table that is created; @param staged its rows come later. */
   public static ObjectNode create(Identifier table, TableInfo info, boolean staged) {
+    return create(table, info, info.properties(), staged);
+  }
+
+  /** The same with other properties: each Spark has another builder of {@code TableInfo}. */
+  public static ObjectNode create(
+      Identifier table, TableInfo info, Map<String, String> properties, boolean staged) {
     Column[] columns = info.columns();
     ObjectNode request = Channel.about(
         staged ? Vocabulary.RequestKind.STAGE : Vocabulary.RequestKind.CREATE, table);
@@ -76,7 +82,7 @@ public final class TableRequests {
     }
     ArrayNode partitionBy = request.putArray(Vocabulary.RequestKey.PARTITION_BY);
     columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
-    put(request, info.properties());
+    put(request, properties);
     return request;
   }
 
