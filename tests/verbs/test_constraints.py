@@ -120,6 +120,29 @@ def test_every_door_commits_good_rows(door: str, dataset: lake.Dataset) -> None:
     assert dict(dataset.constraints) == {"positive": "v > 0"}
 
 
+# These two make the column nullable; a restore takes the columns of its version.
+RELAXING = {"more columns", "overwrite schema", "restore"}
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("bad", [0, ROWS // 2, ROWS - 1])
+@pytest.mark.parametrize("door", sorted(DOORS.keys() - RELAXING))
+def test_no_door_commits_a_null_in_a_column_that_is_not_null(
+    door: str, bad: int, tmp_path: Path
+) -> None:
+    schema = rows().schema.set(1, pa.field("v", pa.int64(), nullable=False))
+    good = [n + 1 for n in range(ROWS)]
+    first = rows(start=0).set_column(1, "v", pa.array(good, pa.int64()))
+    lake.write_dataset(first.cast(schema), tmp_path / "data", **LAYOUT)
+    dataset = lake.open_dataset(tmp_path / "data")
+    values = pa.array([None if n == bad else v for n, v in enumerate(good)], pa.int64())
+    with pytest.raises(SchemaMismatchError, match=r"'v'.*(?i:not null)"):
+        DOORS[door](dataset, rows().set_column(1, "v", values))
+    branch = dataset.branch("b") if door == "branch" else dataset.refresh()
+    assert branch.version == 1
+    assert branch.scan("v IS NULL").count_rows() == 0
+
+
 def test_an_update_and_what_moves_rows(dataset: lake.Dataset) -> None:
     with pytest.raises(ConstraintViolationError, match=r"v = 0, id = 0"):
         dataset.update({"v": "v - 1"}, where="id < 3")

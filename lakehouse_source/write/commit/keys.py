@@ -350,11 +350,14 @@ class NewKeys:
 
         def match() -> None:
             nonlocal first, mine
-            theirs = pa.concat_tables(held)
+            theirs = pa.concat_tables(held).combine_chunks()  # from many files, of few rows each
             held.clear()
             mine = one.key.keys(one.join) if mine is None else mine
             names = mine.column_names[:-1]
-            both = mine.join(theirs.select(names), names, join_type="left semi")
+            if len(names) == 1:  # a tenth of the time of a join
+                both = mine.filter(pc.is_in(mine.column(0), value_set=flat(theirs.column(0))))
+            else:
+                both = mine.join(theirs.select(names), names, join_type="left semi")
             if both.num_rows:
                 least = pc.min(both.column(ROW)).as_py()
                 first = least if first is None else min(first, least)
