@@ -137,15 +137,14 @@ def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from lakehouse_source.parquet.new_file import stored_table
     from lakehouse_source.parquet.variant_footer import annotate
-    from lakehouse_source.schema.variant import is_variant, stored
+    from lakehouse_source.schema.variant_storage import stored, stored_table, variant_paths
 
     with _new_file(to) as path:
         with pq.ParquetWriter(path, stored(schema)) as writer:
             for batch in batches:
                 writer.write_table(stored_table(pa.Table.from_batches([batch])))
-        annotate(path, [field.name for field in schema if is_variant(field.type)])
+        annotate(path, [*variant_paths(schema)])
 
 
 @contextmanager

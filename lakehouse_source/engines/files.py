@@ -61,7 +61,7 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
-from lakehouse_source.schema.variant import as_json
+from lakehouse_source.schema.variant_storage import as_json
 from lakehouse_source.storage import Storage
 
 # --- Which types, and which casts, mean the same to plake and to every engine.

@@ -223,6 +223,11 @@ class SqlRows:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def is_true(self) -> bool:
+        """Tell whether it is TRUE on every row: its condition only prunes."""
+        return isinstance(self.node, Literal) and self.node.value is True
+
     def __getstate__(self) -> Mapping[str, object]:
         return {name: getattr(self, name) for name in ("node", "text", "fields", "zone")}
 

@@ -34,6 +34,7 @@ from lakehouse_source.language.bounds.bound import (
     conjunction,
     disjunction,
     negation,
+    parts,
 )
 from lakehouse_source.language.bounds.comparisons import (
     Columns,
@@ -56,6 +57,7 @@ from lakehouse_source.language.nodes import (
     Arrow,
     Call,
     Hint,
+    Literal,
     Name,
     Node,
     Value,
@@ -67,6 +69,7 @@ from lakehouse_source.language.nodes import (
 )
 from lakehouse_source.language.parse import read, refused_part
 from lakehouse_source.language.values import literal, parse_zone
+from lakehouse_source.schema.arrow_arrays import empty
 from lakehouse_source.schema.fields import names_hold
 
 # --- Conditions given as `(column, op, value)` triples.
@@ -262,10 +265,15 @@ class _Binder:
     def _of_columns(self, bound: BoundNode) -> BoundNode:
         """What a condition says about columns, in place of the parts that rows decide."""
         if isinstance(bound, BoundJoined):
-            parts = [self._of_columns(term) for term in bound.terms]
-            return conjunction(parts) if isinstance(bound, BoundAnd) else disjunction(parts)
+            terms = [self._of_columns(term) for term in bound.terms]
+            return conjunction(terms) if isinstance(bound, BoundAnd) else disjunction(terms)
         if isinstance(bound, BoundExpression):
-            return self._of_columns(bound.implied)
+            implied = self._of_columns(bound.implied)
+            if not any(self._columns.is_path(part) for part in parts(implied)):
+                return implied
+            # Rows have no paths of VARIANT as columns.
+            rows = SqlRows(Literal(True, pa.bool_()), str(bound.expression), pa.schema([]), "UTC")
+            return replace(bound, expression=rows, columns=(), implied=implied)
         if isinstance(bound, BoundColumns):  # rows decide it where it is a condition of its own
             return self._sql(Call(bound.op, (Name(bound.left.path), Name(bound.right.path))))
         if isinstance(bound, BoundNot) and isinstance(bound.term, (BoundColumns, BoundExpression)):
@@ -317,9 +325,9 @@ class _Binder:
 
     def _arrow(self, node: Arrow) -> BoundNode:
         expression = node.expression
-        empty = self._schema.empty_table()
+        nothing = empty(self._schema)
         try:
-            kind = compute(expression, empty).type if len(self._schema) else pa.null()
+            kind = compute(expression, nothing).type if len(self._schema) else pa.null()
         except (pa.ArrowException, KeyError) as exc:
             raise InvalidPredicateError(
                 reason=f"the Arrow expression {expression} does not fit the schema: {exc}"

@@ -87,10 +87,11 @@ def _in_turn(root: BoundNode) -> tuple[BoundNode, list[SqlRows]]:
     later: list[SqlRows] = []
     for term in root.terms if isinstance(root, BoundAnd) else (root,):
         if isinstance(term, BoundExpression) and isinstance(term.expression, SqlRows):
-            later.append(term.expression)
+            if not term.expression.is_true:
+                later.append(term.expression)
         else:
             first.append(term)
-    return (conjunction(first), later) if later else (root, later)
+    return conjunction(first), later
 
 
 def _where_true(
@@ -140,6 +141,8 @@ class _Builder:
         if isinstance(node, BoundConstant):
             return _truth(node.value)
         if isinstance(node, BoundExpression):
+            if isinstance(node.expression, SqlRows) and node.expression.is_true:
+                return _truth(True)
             names = dict.fromkeys(column.path[0] for column in node.columns)
             return _computed(node.expression, _part(self._batch, list(names)))
         assert not isinstance(node, BoundColumns)  # implied conditions do not decide rows

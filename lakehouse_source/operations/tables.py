@@ -104,6 +104,7 @@ def create(
             yield made.uri, made.version
         return
     from lakehouse_source.functions import write_at
+    from lakehouse_source.schema.arrow_arrays import empty
     from lakehouse_source.write.rows import write_options
 
     for name in ("location", "comment"):
@@ -113,7 +114,7 @@ def create(
             )
     address = table.target.address()
     checked = write_options(mode="error", **options)
-    yield address.uri, write_at(address, schema.empty_table(), checked).version
+    yield address.uri, write_at(address, empty(schema), checked).version
 
 
 @operation(

@@ -46,7 +46,7 @@ from lakehouse_source.parquet.thrift import (
     write_list,
     write_struct,
 )
-from lakehouse_source.parquet.variant_footer import variant_columns
+from lakehouse_source.parquet.variant_footer import variant_groups
 from lakehouse_source.schema.fields import children, is_nested, names_hold
 from lakehouse_source.schema.variant import METADATA, is_variant
 from lakehouse_source.schema.variant_paths import TypedPath, typed_paths
@@ -318,10 +318,10 @@ class CheckedFooter:
                 yield from (one for one in found if not {*one.ids}.isdisjoint(ids))
 
     @cached_property
-    def variants(self) -> frozenset[str]:
-        """The names of the top-level columns that are annotated as VARIANT."""
+    def variants(self) -> frozenset[tuple[str, ...]]:
+        """The paths of the groups that are annotated as VARIANT."""
         try:
-            return variant_columns(self._raw)
+            return variant_groups(self._raw)
         except ThriftError as error:
             raise self._corrupt(str(error)) from error
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from lakehouse_source.model import ColumnBounds, FileMetadata, Ordinal, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.fields import Leaf, children, is_reserved, leaves
-from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant import STORAGE, is_variant
 from lakehouse_source.schema.variant_paths import TypedPath, typed_paths
 
 _JSON_NULL = b"\0"
@@ -74,7 +74,12 @@ def stored_positions(columns: Iterable[Leaf], stored: pa.Schema) -> list[int]:
     found, position = [], 0
     for leaf in columns:
         found.append(position)
-        position += _width(stored.field(leaf.path[0]).type) if is_variant(leaf.type) else 1
+        if not is_variant(leaf.type):
+            position += 1
+        elif len(leaf.path) > 1:
+            position += len(STORAGE)  # what is inside of other types is not shredded
+        else:
+            position += _width(stored.field(leaf.path[0]).type)
     return found
 
 

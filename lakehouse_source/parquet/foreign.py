@@ -22,7 +22,15 @@ from lakehouse_source.parquet.checked_footer import CheckedFooter, Chunk, open_f
 from lakehouse_source.parquet.footer import chunk_bounds, has_wrong_bytes
 from lakehouse_source.pruning import bounds
 from lakehouse_source.schema.defaults import initial_ordinals
-from lakehouse_source.schema.fields import Leaf, children, field_id, is_nested, leaves, storage_type
+from lakehouse_source.schema.fields import (
+    Leaf,
+    children,
+    field_id,
+    is_nested,
+    leaves,
+    rebuild,
+    storage_type,
+)
 from lakehouse_source.schema.merge import storage_schema
 from lakehouse_source.schema.name_mapping import (
     ToShow,
@@ -32,6 +40,7 @@ from lakehouse_source.schema.name_mapping import (
 )
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import METADATA, VARIANT, holds_variant, is_variant
+from lakehouse_source.schema.variant_storage import names_below
 from lakehouse_source.storage import Storage
 
 # INT96 has a wider range than nanoseconds since 1970, which overflow in Arrow. So INT96 is read in
@@ -163,7 +172,7 @@ class FooterReader:
             for column in columns
         ]
         kinds = tuple(column.physical_type + unit for column, unit in zip(columns, units))
-        kinds += tuple(sorted(footer.variants))
+        kinds += tuple(".".join(path) for path in sorted(footer.variants))
         key = (physical.serialize().to_pybytes(), kinds)
         if key not in self._schemas:
             self._schemas[key] = _schema_of(footer, columns, physical, file)
@@ -190,6 +199,7 @@ def _schema_of(
             path=footer.path,
             reason=f"its schema has {len(found)} columns, not {footer.leaf_count}",
         )
+    with_variants = {path[0] for path in footer.variants}
     schema = _with_variants(schema, footer)
     storage_schema(schema)  # refuses names and types that no dataset can have
     return ForeignSchema(
@@ -199,7 +209,7 @@ def _schema_of(
         columns=tuple(name for name, _ in found),
         leaf_types=tuple(
             storage_type(type_, name)
-            if has_certain_order(column, type_) and name not in footer.variants
+            if has_certain_order(column, type_) and name not in with_variants
             else None
             for column, (name, type_) in zip(columns, found)
         ),
@@ -208,9 +218,9 @@ def _schema_of(
 
 def _with_variants(schema: pa.Schema, footer: CheckedFooter) -> pa.Schema:
     """The schema with VARIANT for the groups that are annotated so."""
-    fields = []
-    for field in schema:
-        if field.name in footer.variants:
+
+    def walk(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
+        if path in footer.variants:
             metadata = [one for one in children(field.type) if one.name == METADATA]
             if not holds_variant(field.type) or metadata[0].nullable:
                 raise SchemaMismatchError(
@@ -219,9 +229,14 @@ def _with_variants(schema: pa.Schema, footer: CheckedFooter) -> pa.Schema:
                     reason=f"is called a VARIANT in {footer.path}, and does not have its parts",
                     hint="Write the rows of the file anew, with a column of another type.",
                 )
-            field = field.with_type(VARIANT)
-        fields.append(field)
-    return pa.schema(fields)
+            return field.with_type(VARIANT)
+        below = zip(children(field.type), names_below(field.type))
+        inner = [walk(child, (*path, *names)) for child, names in below]
+        return field.with_type(rebuild(field.type, inner)) if inner else field
+
+    if not footer.variants:
+        return schema
+    return pa.schema([walk(field, (field.name,)) for field in schema])
 
 
 def read_schema(parquet: pq.ParquetFile, logical: pa.Schema) -> pa.Schema:
@@ -380,26 +395,21 @@ def _positions(matched: pa.Schema, physical: pa.Schema) -> dict[int, int]:
     found: dict[int, int] = {}
     position = 0
 
-    def walk(field: pa.Field) -> None:
+    def walk(field: pa.Field, stored: pa.DataType) -> None:
         nonlocal position
-        type_ = field.type
-        if pa.types.is_struct(type_):
-            for child in children(type_):
-                walk(child)
+        if pa.types.is_struct(field.type):
+            for child, below in zip(children(field.type), children(stored)):
+                walk(child, below.type)
             return
         identity = field_id(field)
-        if identity is not None and not is_nested(type_):
+        if identity is not None and is_variant(field.type):
+            above = takewhile(lambda one: one.name != METADATA, children(stored))
+            found[identity] = position + sum(1 for one in above for _ in leaf_types(one.type))
+        elif identity is not None and not is_nested(field.type):
             found[identity] = position
         # Lists, maps and nested extension types have no bounds of rows.
-        position += sum(1 for _ in leaf_types(type_))
+        position += sum(1 for _ in leaf_types(stored))
 
     for field, stored in zip(matched, physical):
-        start = position
-        identity = field_id(field)
-        if is_variant(field.type) and identity is not None:
-            above = takewhile(lambda one: one.name != METADATA, children(stored.type))
-            found[identity] = start + sum(1 for one in above for _ in leaf_types(one.type))
-        else:
-            walk(field)
-        position = start + sum(1 for _ in leaf_types(stored.type))
+        walk(field, stored.type)
     return found

@@ -51,7 +51,7 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.partitions import partition_value
-from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_storage import has_variant
 from lakehouse_source.storage import Storage
 
 # --- Arrow expressions with the meaning of engines: NaN is the greatest number, IN knows NULL.
@@ -228,11 +228,11 @@ def fragments(
     A task is one fragment, or one per row group if Arrow cannot scan its file.
     """
     for field in spec.schema:
-        if is_variant(field.type):
+        if has_variant([field]):
             raise SchemaMismatchError(
                 column=field.name,
                 got=field.type,
-                reason="is VARIANT, for which Arrow's scanner has no type",
+                reason="has VARIANT, for which Arrow's scanner has no type",
                 hint="Use to_table(), to_batches() or to_duckdb().",
             )
     found: list[ds.ParquetFileFragment] = []

@@ -26,14 +26,7 @@ from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.parquet.variant_footer import annotated_end
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.ordinal import domain
-from lakehouse_source.schema.variant import (
-    TYPED_VALUE,
-    Tree,
-    is_variant,
-    stored,
-    stored_field,
-    struct_like,
-)
+from lakehouse_source.schema.variant import TYPED_VALUE, Tree, is_variant
 from lakehouse_source.schema.variant_paths import (
     CHOSEN_IDS,
     FEWEST_ROWS,
@@ -45,6 +38,7 @@ from lakehouse_source.schema.variant_paths import (
     texts_of,
     with_paths,
 )
+from lakehouse_source.schema.variant_storage import stored, stored_table, variant_paths
 from lakehouse_source.storage import HashedOutput, Storage
 
 # --- Decides from the first rows of a file how its columns are encoded.
@@ -195,7 +189,7 @@ class NewFile:
         self.footers: list[pq.FileMetaData] = []
         self.kept_bytes = 0
         self.row_group_rows = spec.row_group_rows
-        self.variants = [field.name for field in file_schema if is_variant(field.type)]
+        self.variants = list(variant_paths(file_schema))
         self.output = HashedOutput(storage.open_output(path))
         try:
             with storage.errors(path):
@@ -267,31 +261,6 @@ class NewFile:
             self.output.abandon()
         except (OSError, pa.ArrowException):
             return
-
-
-def stored_table(table: pa.Table, trees: Mapping[str, Tree] = {}) -> pa.Table:
-    """The rows as files hold them.
-
-    Raises:
-        CorruptDatasetError: bytes of a column that is shredded are no values of VARIANT.
-    """
-    for at, field in enumerate(table.schema):
-        if is_variant(field.type):
-            tree = trees.get(field.name)
-            chunks = [chunk.storage for chunk in table.column(at).chunks]
-            if tree is not None:
-                from lakehouse_source.schema.variant_shredding import shredded  # imports numpy
-
-                chunks = [shredded(chunk, tree) for chunk in chunks]
-            else:
-                # Parquet's writer refuses a NULL in a required field, under a NULL struct too.
-                chunks = [
-                    struct_like(chunk.flatten(), chunk) if chunk.null_count else chunk
-                    for chunk in chunks
-                ]
-            stored_ = stored_field(field, tree)
-            table = table.set_column(at, stored_, pa.chunked_array(chunks, stored_.type))
-    return table
 
 
 def _tree(column: pa.ChunkedArray, paths: list[Path]) -> Tree:

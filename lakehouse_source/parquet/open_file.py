@@ -32,12 +32,14 @@ from lakehouse_source.schema.fields import (
     is_metadata,
     is_nested,
     names_hold,
+    rebuild,
     storage_type,
     without_metadata,
 )
 from lakehouse_source.schema.partitions import partition_value
-from lakehouse_source.schema.variant import holds_variant, is_variant, stored_field
+from lakehouse_source.schema.variant import holds_variant, is_variant
 from lakehouse_source.schema.variant_paths import Path, only
+from lakehouse_source.schema.variant_storage import has_variant, stored_field
 from lakehouse_source.storage import Storage, verified
 
 # --- The positions of the deleted rows of a data file, from its deletion vector.
@@ -279,16 +281,22 @@ def _one_array(values: pa.ChunkedArray | pa.Array) -> pa.Array:
 _NO_PATHS: Mapping[str, Collection[Path]] = {}
 
 
-def _as_shredded(field: pa.Field, file: OpenFile, paths: Collection[Path]) -> pa.Field:
-    """A column of VARIANT with the struct that the file has for it, if it is shredded.
+def _as_shredded(field: pa.Field, stored: pa.DataType, paths: Collection[Path]) -> pa.Field:
+    """The field with the structs that the file has for VARIANT that is shredded.
 
     `paths`: of which only these paths are read; none: it is read whole.
     """
-    type_ = file.footer.arrow_schema.field(field.name).type
-    is_shredded = holds_variant(type_) and len(type_) > 2
-    # A field whose name has a dot is not found by its path.
-    paths = () if file.footer.has_dots else paths
-    return field.with_type(only(type_, paths)) if is_shredded else field
+    if is_variant(field.type):
+        is_shredded = holds_variant(stored) and len(stored) > 2
+        return field.with_type(only(stored, paths)) if is_shredded else field
+    if not has_variant([field]):
+        return field
+    have = {one.name: one.type for one in children(stored)}
+    below = children(field.type)
+    if not pa.types.is_struct(stored):
+        have = {one.name: other for one, other in zip(below, have.values())}
+    inner = [_as_shredded(one, have.get(one.name, one.type), ()) for one in below]
+    return field.with_type(rebuild(field.type, inner))
 
 
 class StoredColumns:
@@ -343,9 +351,16 @@ class StoredColumns:
             # A column that another commit added while this file was written is not in it.
             found = [field for field in found if field.name in file.footer.names]
         names = {field_id(field): field.name for field in wanted} if paths else {}
+        stored = file.footer.arrow_schema
+        # A field whose name has a dot is not found by its path.
+        paths = {} if file.footer.has_dots else paths
         return [
-            _as_shredded(field, file, paths.get(names.get(field_id(field), ""), ()))
-            if is_variant(field.type)
+            _as_shredded(
+                field,
+                stored.field(field.name).type,
+                paths.get(names.get(field_id(field), ""), ()),
+            )
+            if has_variant([field])
             else field
             for field in found
         ]

@@ -49,10 +49,10 @@ from lakehouse_source.parquet.page_index import PageIndex, PagePruning, RowRange
 from lakehouse_source.parquet.page_reader import PageReader, UnusablePages, cut
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.pruning.evaluate import asks_for_values
-from lakehouse_source.schema.arrow_arrays import rows_alone
+from lakehouse_source.schema.arrow_arrays import empty, rows_alone
 from lakehouse_source.schema.fields import field_id
-from lakehouse_source.schema.variant import has_variant
 from lakehouse_source.schema.variant_paths import Path
+from lakehouse_source.schema.variant_storage import has_variant
 from lakehouse_source.storage import Storage, verified
 from lakehouse_source.storage.files import ByteRanges
 
@@ -418,12 +418,12 @@ class _FileReader:
         if rows is None:
             return None
         if not rows:
-            return self.output_schema.empty_table()
+            return empty(self.output_schema)
         condition = self._read_rows(group, pages.condition, rows, pages)
         mask = of_live(matching_mask(condition, spec.predicate), Rows(group, rows).live)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
-            return self.output_schema.empty_table()
+            return empty(self.output_schema)
         if matching <= _PICKED_ROWS:
             condition, rows = condition.filter(mask), marked(rows, mask)
         needs_rest = len(pages.rest.wanted) > 0
@@ -462,7 +462,7 @@ class _FileReader:
         mask = of_live(mask, group.live)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
-            return self.output_schema.empty_table()
+            return empty(self.output_schema)
         rest = self._rest(condition.column_names)
         few = matching * _FEW <= rows and self.storage.is_local
         if few and len(rest):

@@ -9,7 +9,7 @@ Source: parquet.thrift, `SchemaElement` and `LogicalType`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from lakehouse_source.parquet.thrift import (
@@ -29,14 +29,15 @@ _STRUCT = 12
 _ANNOTATION = bytes((_STRUCT, _VARIANT << 1, 0x13, 1, 0, 0))
 
 
-def annotated_end(end: bytes, names: Collection[str]) -> bytes:
-    """The end of a file, from anywhere before its footer, whose top-level groups are annotated."""
+def annotated_end(end: bytes, paths: Collection[Sequence[str]]) -> bytes:
+    """The end of a file, from anywhere before its footer, whose groups at paths are annotated."""
     size = int.from_bytes(end[-_FRAME_BYTES:-4], "little")
     start = len(end) - _FRAME_BYTES - size
     footer = end[start:-_FRAME_BYTES]
-    wanted = [element for element in _top_level(footer) if element[0] in names]
-    if len(wanted) != len(names):
-        raise ThriftError(f"the footer lacks one of the columns {', '.join(names)}")
+    asked = {*map(tuple, paths)}
+    wanted = [element for element in _elements(footer) if element[0] in asked]
+    if len(wanted) != len(asked):
+        raise ThriftError(f"the footer lacks one of the columns {', '.join(map('.'.join, paths))}")
     for _, last, stop, _ in reversed(wanted):
         if last >= _LOGICAL_TYPE:
             raise ThriftError("a column of VARIANT has another logical type already")
@@ -45,9 +46,9 @@ def annotated_end(end: bytes, names: Collection[str]) -> bytes:
     return b"".join((end[:start], footer, len(footer).to_bytes(4, "little"), end[-4:]))
 
 
-def annotate(path: str, names: Collection[str]) -> None:
-    """Annotate top-level groups of a finished file of this machine."""
-    if not names:
+def annotate(path: str, paths: Collection[Sequence[str]]) -> None:
+    """Annotate groups of a finished file of this machine."""
+    if not paths:
         return
     with open(path, "r+b") as file:
         file.seek(-_FRAME_BYTES, os.SEEK_END)
@@ -55,24 +56,24 @@ def annotate(path: str, names: Collection[str]) -> None:
         start = file.seek(-size, os.SEEK_END)
         end = file.read()
         file.seek(start)
-        file.write(annotated_end(end, names))
+        file.write(annotated_end(end, paths))
 
 
-def variant_columns(footer: bytes) -> frozenset[str]:
-    """The names of the top-level columns that are annotated as VARIANT.
+def variant_groups(footer: bytes) -> frozenset[tuple[str, ...]]:
+    """The paths of the groups that are annotated as VARIANT.
 
     Raises:
         ThriftError: the bytes are no footer.
     """
     return frozenset(
-        name
-        for name, _, _, element in _top_level(footer)
+        path
+        for path, _, _, element in _elements(footer)
         if _VARIANT in (element.get(_LOGICAL_TYPE) or {})
     )
 
 
-def _top_level(footer: bytes) -> Iterator[tuple[str, int, int, dict[int, Any]]]:
-    """The top-level columns of a schema: name, last field of its element, its stop, itself."""
+def _elements(footer: bytes) -> Iterator[tuple[tuple[str, ...], int, int, dict[int, Any]]]:
+    """The elements of a schema: path, last field of the element, its stop, itself."""
     at = field = 0
     while True:
         field, kind, at = read_field_head(footer, at, field)
@@ -82,15 +83,20 @@ def _top_level(footer: bytes) -> Iterator[tuple[str, int, int, dict[int, Any]]]:
             break
         at = skip_value(footer, kind, at)
     count, _, at = read_list_head(footer, at)
-    below = 0  # elements that are still missing below the top-level column
+    above: list[str] = []
+    missing: list[int] = []  # elements that are still missing below each name, and below the root
     for number in range(count):
         element, end = read_struct(footer, at)
-        if number and not below:
+        at = end
+        if number:
             name = element.get(_NAME)
             if not isinstance(name, bytes):
                 raise ThriftError("a column has no name")
-            yield name.decode(errors="replace"), max(element), end - 1, element
-            below = 1
-        if number:
-            below += int(element.get(_CHILDREN) or 0) - 1
-        at = end
+            above.append(name.decode(errors="replace"))
+            yield (*above,), max(element), end - 1, element
+        missing.append(int(element.get(_CHILDREN) or 0))
+        while missing and not missing[-1]:
+            missing.pop()
+            if missing:
+                above.pop()
+                missing[-1] -= 1

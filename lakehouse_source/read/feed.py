@@ -47,7 +47,7 @@ from lakehouse_source.schema.fields import (
     with_metadata_columns,
     without_metadata,
 )
-from lakehouse_source.schema.variant import as_json
+from lakehouse_source.schema.variant_storage import as_json
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import Effect, effect_of
 

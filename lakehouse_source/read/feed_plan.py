@@ -33,7 +33,7 @@ from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
 from lakehouse_source.parquet.reader import read_all, read_each
 from lakehouse_source.read.plan import plan
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.arrow_arrays import equal_rows
+from lakehouse_source.schema.arrow_arrays import empty, equal_rows
 from lakehouse_source.schema.fields import ROW, VERSION, unused_names
 from lakehouse_source.storage import Storage
 from lakehouse_source.streaming import Effect, effect_of
@@ -391,7 +391,7 @@ def _paired_rows(
             yield Kind.DELETE, alone
         if updated.num_rows:
             befores.append(updated)
-    before = pa.concat_tables([spec.output_schema.empty_table(), *befores])
+    before = pa.concat_tables([empty(spec.output_schema), *befores])
     ids = _identities(before).combine_chunks()
     met = Positions()
     for table in _rows(spec, part.after, storage):
@@ -436,7 +436,7 @@ class _Moved:
             return cls(Positions(), Positions())
         before, after = part.before.identities, part.after.identities
         gone = list(read_all(spec, before, storage))
-        taken = pa.concat_tables([spec.output_schema.empty_table(), *gone])
+        taken = pa.concat_tables([empty(spec.output_schema), *gone])
         brought = _wanted(spec, after, positions_of(taken.column(0)), storage)
         if not brought.num_rows:
             return cls(Positions(), Positions())
@@ -467,7 +467,7 @@ def _wanted(
     """Identities and versions of those rows whose identity is wanted."""
     tables = read_all(spec, tasks, storage)
     found = [table.filter(_is_among(table.column(0), wanted)) for table in tables]
-    return pa.concat_tables([spec.output_schema.empty_table(), *found])
+    return pa.concat_tables([empty(spec.output_schema), *found])
 
 
 def _is_among(ids: pa.ChunkedArray, wanted: Positions) -> pa.ChunkedArray:

@@ -24,7 +24,7 @@ from lakehouse_source.read.plan import Pruning, ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.arrow_arrays import batches, concatenated, first
 from lakehouse_source.schema.fields import with_metadata_columns
-from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_storage import has_variant
 from lakehouse_source.storage import Storage
 
 if TYPE_CHECKING:  # imports pandas: loaded only where it is needed
@@ -244,7 +244,7 @@ class Scan:
         table = self.to_table()
         frame = table.to_pandas(**options)
         for field in table.schema:
-            if is_variant(field.type):
+            if has_variant([field]):
                 # Not `map`: pandas would take NaN for NULL.
                 frame[field.name] = pandas.Series(
                     table.column(field.name).to_pylist(), frame.index, dtype=object

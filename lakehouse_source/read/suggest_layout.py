@@ -32,6 +32,7 @@ from lakehouse_source.read.file_arrays import live_files
 from lakehouse_source.read.health import SMALL_SHARE
 from lakehouse_source.read.plan import ScanPlan, plan
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.arrow_arrays import empty
 from lakehouse_source.schema.fields import Leaf, leaves, without_metadata
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.schema.partitions import check_partition_columns
@@ -187,7 +188,7 @@ def sample_of(
     records = {file.id: file for file in reader.files_by_id(ids)}
     groups = reader.row_groups(ids, statistics=False)
     schema = pa.schema([snapshot.schema.field(name) for name in names])
-    tables, held = [without_metadata(schema).empty_table()], 0
+    tables, held = [empty(without_metadata(schema))], 0
     # In random order: if the values are large, only the first files are read.
     for id in random.Random(1).sample(ids, len(ids)):
         found = plan(reader, snapshot, read_uri=read_uri, columns=names, files=[records[id]])

@@ -35,7 +35,7 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.texts import cast_to_string
 from lakehouse_source.schema.types import prints_as_string
-from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_storage import Match, with_variants
 
 # --- Finds values that Arrow's safe cast changes without an error.
 #
@@ -88,8 +88,6 @@ def _changed_leaf(before: pa.Array, after: pa.Array) -> pa.Scalar | None:
     return before[at] if at >= 0 else None
 
 
-# Finds the source field from which a target field is read.
-Match = Callable[[pa.Field, Sequence[pa.Field]], pa.Field | None]
 # The value of a target field that matches no source field, None for NULL (`schema/defaults`).
 Default = Callable[[pa.Field], pa.Scalar | None]
 
@@ -205,6 +203,8 @@ def convert(
         SchemaMismatchError: a value does not fit, or a nested field that is not
             nullable has a NULL.
     """
+    if not column.type.equals(target.type):
+        column, source = with_variants(column, source, target, match)
     converted = _converted(column, source, target, match, default)
     return without_hidden_nulls(converted, source, target)
 
@@ -217,14 +217,6 @@ def _converted(
     if isinstance(column.type, pa.BaseExtensionType):
         stored = [chunk.storage for chunk in column.chunks]
         column = pa.chunked_array(stored, type=column.type.storage_type)
-        if is_variant(source.type):
-            source = source.with_type(column.type)
-    if is_variant(target.type):
-        from lakehouse_source.schema.variant_shredding import from_struct  # imports numpy
-
-        made = from_struct(column, target.name)
-        if made is not None:
-            return made
     if pa.types.is_run_end_encoded(column.type):
         decoded = [pc.run_end_decode(chunk) for chunk in column.chunks]
         column = pa.chunked_array(decoded, type=column.type.value_type)
@@ -290,7 +282,7 @@ def _completed(
     """The column and its field, with missing nested fields that have a default."""
     if default is no_default:
         return column, source
-    chunks = column.chunks or [pa.array([], column.type)]
+    chunks = column.chunks or [pa.nulls(0, column.type)]
     done = [_with_lacking(chunk, source.type, target.type, match, default) for chunk in chunks]
     if done[0][1] is source.type:
         return column, source

@@ -18,10 +18,15 @@ def rows_alone(count: int) -> pa.Table:
     return pa.table({"": pa.nulls(count)}).select([])
 
 
+def empty(schema: pa.Schema) -> pa.Table:
+    """No rows. Arrow's own `empty_table` makes none of VARIANT inside of other types."""
+    return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
 def concatenated(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """The rows of tables with a schema, one after the other."""
     if not tables:
-        return schema.empty_table()
+        return empty(schema)
     if not len(schema):
         return rows_alone(sum(table.num_rows for table in tables))
     return pa.concat_tables(tables)
@@ -242,7 +247,7 @@ def _completed(array: pa.Array) -> pa.Array:
     if len(array) == 0 and (is_list or pa.types.is_map(type_) or type_ in _TEXTS):
         offsets = array.buffers()[1]
         if offsets is None or offsets.size == 0:
-            return pa.array([], type_)
+            return pa.nulls(0, type_)
     if array.offset or not is_nested(type_):
         return array
     given = parts(array)
@@ -272,8 +277,19 @@ def equal_rows(left: pa.Table, right: pa.Table) -> pa.BooleanArray:
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    return _plain(pa.concat_arrays(column.chunks or [pa.nulls(0, column.type)]))
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array with what stores extension types: kernels of lists lack them."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return _plain(array.storage)
+    below = children(array.type)
+    inner = [_plain(one) for one in parts(without_offset(array))] if below else []
+    if all(one.type == field.type for one, field in zip(inner, below)):
+        return array
+    fields = [field.with_type(one.type) for one, field in zip(inner, below)]
+    return with_parts(without_offset(array), rebuild(array.type, fields), inner)
 
 
 def _constant(value: bool, count: int) -> pa.BooleanArray:
@@ -282,8 +298,6 @@ def _constant(value: bool, count: int) -> pa.BooleanArray:
 
 def _equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     type_ = left.type
-    if isinstance(type_, pa.BaseExtensionType):
-        return _equal(left.storage, right.storage)
     if pa.types.is_null(type_):
         return _constant(True, len(left))
     both_null = pc.and_(left.is_null(), right.is_null())

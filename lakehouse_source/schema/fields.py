@@ -349,13 +349,6 @@ def storage_field(field: pa.Field, parent: str = "") -> pa.Field:
     """The field with its storage type, and only the metadata that plake itself wrote."""
     column = f"{parent}.{field.name}" if parent else field.name
     type_ = storage_type(field.type, column)
-    if parent and is_variant(type_):
-        raise SchemaMismatchError(
-            column=column,
-            got=type_,
-            reason="is a VARIANT inside of another type; only whole columns are VARIANT",
-            hint="Make it a column of its own, or the column around it a VARIANT.",
-        )
     kept = {k: v for k, v in (field.metadata or {}).items() if k in _KEPT_METADATA}
     return pa.field(field.name, type_, field.nullable, metadata=kept or None)
 

@@ -84,11 +84,6 @@ def is_variant(type_: pa.DataType) -> bool:
     return isinstance(type_, pa.BaseExtensionType) and type_.extension_name == "plake.variant"
 
 
-def has_variant(fields: Iterable[pa.Field]) -> bool:
-    """Tell whether one of the columns is of VARIANT."""
-    return any(is_variant(field.type) for field in fields)
-
-
 def variant(values: Iterable[Any], *, json: bool = False) -> pa.Array:
     """A column of VARIANT from Python objects, or with `json` from JSON texts; None is NULL.
 
@@ -128,30 +123,6 @@ def variant(values: Iterable[Any], *, json: bool = False) -> pa.Array:
 def of_stored(array: pa.Array) -> pa.Array:
     """A column from the struct that holds it."""
     return pa.ExtensionArray.from_storage(VARIANT, array)
-
-
-def as_json(table: pa.Table) -> pa.Table:
-    """The rows with JSON texts for VARIANT, for who has no such type."""
-    for at, field in enumerate(table.schema):
-        if is_variant(field.type):
-            texts = pa.array([one.to_json() for one in table.column(at)], pa.string())
-            table = table.set_column(at, field.with_type(pa.string()), texts)
-    return table
-
-
-def stored_field(field: pa.Field, tree: Tree | None = None) -> pa.Field:
-    """The column as files hold it, with the paths of a tree as columns."""
-    if not is_variant(field.type):
-        return field
-    return field.with_type(STORAGE if tree is None else shredded_type(tree))
-
-
-def stored(schema: pa.Schema, trees: Mapping[str, Tree] = {}) -> pa.Schema:
-    """The columns as files hold them, which is what Arrow's Parquet reader and writer are given."""
-    if not has_variant(schema):
-        return schema
-    fields = [stored_field(field, trees.get(field.name)) for field in schema]
-    return pa.schema(fields, schema.metadata)
 
 
 def shredded_type(tree: Tree) -> pa.DataType:

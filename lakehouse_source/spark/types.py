@@ -80,7 +80,6 @@ _UDT_KEYS = {"type", "class", "pyClass", "sqlType"}
 
 # Keys are Spark's type names: this PySpark may lack the class of a newer type.
 _REFUSED = {
-    "variant": "Only whole columns are VARIANT: make it a column of its own.",
     "time": "Cast it to a string.",
     "void": "Cast it to the type it stands for.",
     "interval": "Cast it to a string.",
@@ -338,7 +337,7 @@ def _check(type_: DataType, column: str) -> None:
         words = part.simpleString()
         if type(part).__name__ in ("YearMonthIntervalType", "CalendarIntervalType"):
             name = "interval"
-        if name in _REFUSED and (name != "variant" or part is not type_):
+        if name in _REFUSED:
             raise SchemaMismatchError(
                 column=column,
                 got=words,

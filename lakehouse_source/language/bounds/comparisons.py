@@ -27,6 +27,7 @@ from lakehouse_source.language.bounds.bound import (
     BoundConstant,
     BoundIn,
     BoundIsNull,
+    BoundLeaf,
     BoundLike,
     BoundNode,
     BoundText,
@@ -95,6 +96,7 @@ class Columns:
         self._schema = schema
         self._found: dict[Name, BoundColumn] = {}
         self._collated: set[int] = set()
+        self._ids_of_paths: set[int] = set()
 
     def find(self, name: Name) -> BoundColumn:
         """The column that a name means.
@@ -118,7 +120,12 @@ class Columns:
         self._found |= {
             name: BoundColumn.of(leaf.id, leaf.path, field) for name, field, leaf in typed
         }
+        self._ids_of_paths.update(own)
         return [name for name, _, _ in typed]
+
+    def is_path(self, part: BoundNode) -> bool:
+        """Tell whether a part of a condition is about a path of VARIANT."""
+        return isinstance(part, BoundLeaf) and part.column.id in self._ids_of_paths
 
     def comparable(self, name: Name) -> BoundColumn:
         """A column whose values compare.

@@ -88,7 +88,7 @@ def literal(bound: Bound) -> Literal | None:
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array; kernels sometimes return a chunked array."""
     if isinstance(values, pa.ChunkedArray):
-        return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+        return pa.concat_arrays(values.chunks) if values.num_chunks else nulls(0, values.type)
     return values
 
 
@@ -100,7 +100,7 @@ def scatter(parts: Sequence[tuple[pa.Array, pa.Array]], type_: pa.DataType) -> p
     """Values of disjoint sets of rows, given with their indices, in the order of all rows."""
     parts = [part for part in parts if len(part[0])]
     if not parts:
-        return pa.array([], type_)
+        return nulls(0, type_)
     if len(parts) == 1:
         return parts[0][1]
     order = pc.array_sort_indices(pa.concat_arrays([indices for indices, _ in parts]))

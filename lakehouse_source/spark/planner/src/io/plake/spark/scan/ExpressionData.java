@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.Size;
 import org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression;
 import org.apache.spark.sql.catalyst.expressions.UserDefinedExpression;
+import org.apache.spark.sql.catalyst.expressions.variant.VariantGet;
 import org.apache.spark.sql.catalyst.util.V2ExpressionBuilder;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.DataType;
@@ -123,6 +124,7 @@ final class ExpressionData {
   private Metadata tree(Expression node) throws Unsaid {
     DataType type = node.dataType();
     boolean known = ConditionData.hasText(type) || DataTypes.NullType.equals(type);
+    known |= node instanceof VariantGet && DataTypes.VariantType.equals(type);
     if (!known && !isColumn(node) || ++nodes > MOST_NODES || !node.deterministic()) {
       throw new Unsaid();
     }
@@ -132,7 +134,8 @@ final class ExpressionData {
     if (node instanceof Literal) {
       return ConditionData.literal(((Literal) node).value(), type);
     }
-    if (node.getClass().getPackage() != Expression.class.getPackage()
+    boolean ofVariant = node instanceof VariantGet;
+    if (!ofVariant && node.getClass().getPackage() != Expression.class.getPackage()
         || node instanceof UserDefinedExpression) {
       throw new Unsaid();
     }
@@ -144,6 +147,9 @@ final class ExpressionData {
     }
     if (node instanceof Cast) {
       return cast((Cast) node);
+    }
+    if (ofVariant) {
+      return variantGet((VariantGet) node);
     }
     checkMode(node);
     if (node instanceof CaseWhen || node instanceof If) {
@@ -202,6 +208,17 @@ final class ExpressionData {
     }
     String kind = mode.equals("TRY") ? Vocabulary.Node.TRY_CAST : Vocabulary.Node.CAST;
     return ConditionData.with(ConditionData.node(kind, node.dataType()), trees(node));
+  }
+
+  /** A path, and the cast of what is there, which is the same in all modes. */
+  private Metadata variantGet(VariantGet node) throws Unsaid {
+    Metadata found = ConditionData.call("variant_get", DataTypes.VariantType, trees(node));
+    DataType type = node.targetType();
+    if (DataTypes.VariantType.equals(type)) {
+      return found;
+    }
+    String kind = node.failOnError() ? Vocabulary.Node.CAST : Vocabulary.Node.TRY_CAST;
+    return ConditionData.with(ConditionData.node(kind, type), List.of(found));
   }
 
   private static boolean isMoment(DataType type) {
