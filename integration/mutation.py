@@ -2635,7 +2635,7 @@ MUTANTS = [
         ("pure/test_hints.py",),
         (
             "a hint is evaluated on rows",
-            "return self._of_columns(bound.implied)",
+            "implied = self._of_columns(bound.implied)",
             "return bound",
         ),
         (
