@@ -116,9 +116,18 @@ def _maintain(dataset: lake.Dataset) -> None:
     upkeep = Upkeep(_catalog(dataset), Settings(compact=True, keep_last=1))
     try:
         assert upkeep.round()
+        assert upkeep.round()  # renews the lease
         assert not any(one.error for one in upkeep.state.tables.values())
     finally:
         upkeep.release()
+
+
+def _view(dataset: lake.Dataset) -> None:
+    """As Spark's CREATE VIEW."""
+    catalog = dataset._address.catalog
+    assert isinstance(catalog, lake.catalog.Catalog)
+    with catalog.write() as tx:
+        tx.names.put_view(("default", "seen"), {"sql": "SELECT 1"})
 
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -133,6 +142,8 @@ VERBS: dict[str, dict[str, Callable[[lake.Dataset], Any]]] = {
         "append behind another": _rebased,
         "add_files": _add_files,
         "advance_consumer": lambda d: d.advance_consumer("billing", 3),
+        "export_iceberg": lambda d: d.export_iceberg(),
+        "append with numbers": lambda d: _append(_catalog(d).dataset("numbered")),
     },
     "writer": {
         "create": lambda d: _catalog(d).create_dataset("more", SCHEMA),
@@ -142,6 +153,7 @@ VERBS: dict[str, dict[str, Callable[[lake.Dataset], Any]]] = {
         ),
         "rename": lambda d: _catalog(d).rename("spare", "other"),
         "drop": lambda d: _catalog(d).drop("surplus"),
+        "create view": _view,
         "drop_namespace": lambda d: _catalog(d).drop_namespace("empty"),
         "set_warehouse": lambda d: _catalog(d).set_warehouse(_catalog(d).warehouse),
         "overwrite": lambda d: _append(d, mode="overwrite"),
@@ -203,6 +215,9 @@ class Place:
                     _ = lake.write_dataset(
                         {"n": range(number, 9), "v": range(number, 9)}, made.uri, catalog=catalog
                     )
+            numbers = {"id": lake.Identity()}
+            schema = pa.schema([("id", "int64"), ("n", "int64"), ("v", "int64")])
+            catalog.create_dataset("numbered", schema, generated=numbers)
             dataset = catalog.dataset("things")
             dataset.delete("n = 4")
             dataset.tag("old", version=2)
