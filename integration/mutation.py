@@ -2039,6 +2039,10 @@ MUTANTS = [
             "if to != first:",
             "if False:",
         ),
+    ),
+    *_in(
+        "schema/variant_paths.py",
+        ("verbs/test_variant_paths.py",),
         (
             "VARIANT: paths that lead into each other are chosen",
             "return apart is None or apart[0].lower() == apart[1].lower()",

@@ -37,6 +37,7 @@ from lakehouse_source.language.bounds.bound import (
     parts,
 )
 from lakehouse_source.language.bounds.comparisons import (
+    PATHS_ARE_SQL,
     Columns,
     Comparisons,
     NoComparison,
@@ -71,6 +72,7 @@ from lakehouse_source.language.parse import read, refused_part
 from lakehouse_source.language.values import literal, parse_zone
 from lakehouse_source.schema.arrow_arrays import empty
 from lakehouse_source.schema.fields import names_hold
+from lakehouse_source.schema.variant_storage import has_variant
 
 # --- Conditions given as `(column, op, value)` triples.
 
@@ -331,6 +333,7 @@ class _Binder:
         except (pa.ArrowException, KeyError) as exc:
             raise InvalidPredicateError(
                 reason=f"the Arrow expression {expression} does not fit the schema: {exc}"
+                + (PATHS_ARE_SQL if has_variant(self._schema) else "")
             ) from exc
         if not pa.types.is_boolean(kind):
             raise InvalidPredicateError(

@@ -7,10 +7,12 @@ rare or its bytes are broken, is left to it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 
+from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.schema.variant import struct_like
 from lakehouse_source.schema.variant_arrays import (
     Dictionaries,
@@ -21,7 +23,7 @@ from lakehouse_source.schema.variant_arrays import (
     unsigned,
     value_sizes,
 )
-from lakehouse_source.schema.variant_bytes import BrokenValue
+from lakehouse_source.schema.variant_bytes import checked
 from lakehouse_source.schema.variant_paths import KINDS
 from lakehouse_source.schema.variant_shredding import KIND_OF_HEAD, NUMBER_OF, leaf_array
 from lakehouse_source.schema.variant_values import DECIMAL4, DECIMAL8, NULL
@@ -32,7 +34,7 @@ _MOST_SCALE = 18
 
 def parts_at(storage: pa.StructArray, names: Sequence[str]) -> pa.Array | None:
     """What is at a path of names, as `metadata` and `value`; None: look at each value."""
-    try:
+    with suppress(CorruptDatasetError), checked():
         metadata, value = storage.flatten()
         known, parts = Dictionaries(metadata), Parts.of(value)
         for name in names:
@@ -40,8 +42,7 @@ def parts_at(storage: pa.StructArray, names: Sequence[str]) -> pa.Array | None:
             parts = parts.of_fields(fields, np.flatnonzero(fields.names == known.number(name)))
         found = parts.array()
         return struct_like([metadata, found], found)
-    except (BrokenValue, IndexError):
-        return None
+    return None
 
 
 def by_type(storage: pa.StructArray) -> Iterator[tuple[Numbers, pa.Array | None]] | None:
@@ -50,14 +51,12 @@ def by_type(storage: pa.StructArray) -> Iterator[tuple[Numbers, pa.Array | None]
     The rows of NULL and of JSON's null have values of the type of NULL. None instead of all: the
     bytes of a value are broken.
     """
-    try:
+    with suppress(CorruptDatasetError), checked():
         parts = Parts.of(storage.flatten()[1])
         rows = np.flatnonzero(parts.present)
-        if (value_sizes(parts.data, parts.starts[rows]) != parts.sizes[rows]).any():
-            return None
-        return iter([*_groups(parts)])
-    except (BrokenValue, IndexError):
-        return None
+        if (value_sizes(parts.data, parts.starts[rows]) == parts.sizes[rows]).all():
+            return iter([*_groups(parts)])
+    return None
 
 
 def _groups(parts: Parts) -> Iterator[tuple[Numbers, pa.Array | None]]:

@@ -84,6 +84,15 @@ def can_be_named(name: str) -> bool:
     return bool(name) and name.isprintable() and not set(name) & set(".[]'\"` :")
 
 
+def collide(one: Path, other: Path) -> bool:
+    """Tell whether files cannot have two paths: one leads into the other, or is spelled alike.
+
+    DuckDB gives another name to a field whose name differs by case only.
+    """
+    apart = next(((a, b) for a, b in zip(one, other) if a != b), None)
+    return apart is None or apart[0].lower() == apart[1].lower()
+
+
 def texts_of(schema: pa.Schema) -> list[str]:
     """All paths of the columns of a schema."""
     return [f"{field.name}:{'.'.join(path)}" for field in schema for path in paths_of(field)]

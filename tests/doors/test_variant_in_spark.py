@@ -190,7 +190,8 @@ def shredded(given: list[tuple[int, str | None]], folder: Path) -> lake.Dataset:
         some = given[first : first + size]
         table = {"id": [n for n, _ in some], "v": lake.variant([t for _, t in some], json=True)}
         paths = ["v:b", "v:a.b", "v:e.a"]
-        lake.write_dataset(table, folder, variant_paths=paths, row_group_rows=4)
+        layout = {"variant_paths": paths, "bloom_filter_columns": paths, "row_group_rows": 4}
+        lake.write_dataset(table, folder, **layout)
     return lake.open_dataset(folder)
 
 

@@ -171,7 +171,7 @@ def _fuzz(mutants: int) -> int:
             _at_path(metadata, value)
         with suppress(lake.CorruptDatasetError), checked():
             Names(metadata).fields(value)
-        if number % 20 == 0:
+        if number % 50 == 0:
             _in_columns([dice.choice(known), (metadata, value), dice.choice(known)])
     return broken
 
@@ -230,3 +230,9 @@ def test_all_rows_at_once_are_what_each_is_alone() -> None:
     _in_columns([encode({"a": one, "": {"a": one}}) for one in [*values, {}, [1]]])
     column = lake.variant(values).storage
     assert all(values is not None for _, values in [*(by_type(column) or ())][:-1])
+
+
+def test_names_that_are_not_utf8_are_an_error_of_the_value() -> None:
+    metadata, value = encode({"a": 1})
+    column = pa.array([{"metadata": metadata[:-1] + b"\xd4", "value": value}], STORAGE)
+    assert parts_at(column, ("a",)) is None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timezone
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -102,6 +105,23 @@ def test_pages_are_read_that_hold_a_value(tmp_path: Path, monkeypatch: pytest.Mo
     assert max(read) <= 8192
     # In this row group a text stands among the numbers.
     assert dataset.scan("event:ts::int = 7").to_table()["id"].to_pylist() == [11, 14, 15]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pc.field("event", "user", "id") == 7,
+        pc.field("event:user.id") == 7,
+        pc.field("event") == 7,
+        ("event:user.id", "=", 7),
+    ],
+    ids=["nested", "name", "whole", "comparison"],
+)
+def test_a_path_that_is_no_sql_is_refused(tmp_path: Path, condition: Any) -> None:
+    dataset = events(tmp_path, 1, variant_paths=PATHS)
+    for read in (dataset.scan, dataset.delete):
+        with pytest.raises(lake.InvalidPredicateError, match="stands in an SQL text alone"):
+            read(condition).to_table()
 
 
 def test_explain_names_the_path(tmp_path: Path) -> None:
@@ -215,6 +235,7 @@ def test_a_write_that_began_before_a_path_was_named_loses_no_row(tmp_path: Path)
         (["event:"], "no path such as"),
         (["event:a[0]"], "no path such as"),
         (["event:a", "event:a.b"], "leads into or out of a"),
+        (["event:a.b", "event:A.c"], "by case only"),
         ([f"event:p{n}" for n in range(65)], "at most 64"),
     ],
 )
@@ -492,3 +513,80 @@ def test_paths_of_two_files_that_lead_into_each_other_are_one(tmp_path: Path) ->
         ("event:K::int = 2", (1, 0)),
     ):
         assert files_read(dataset, condition) == wanted, condition
+
+
+# --- limits: the table in docs/limits.md -----------------------------------------------
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+KEPT = [
+    ({"b": 1, "a": {"z": 1, "y": 2}}, '{"a":{"y":2,"z":1},"b":1}'),
+    ({"A": 2, "a": 1}, '{"A":2,"a":1}'),
+    ({"a": None}, '{"a":null}'),
+    ({}, "{}"),
+    (None, None),
+    ({"a": 2**63}, '{"a":9223372036854775808}'),
+    ({"a": -(10**38) + 1}, '{"a":-' + "9" * 38 + "}"),
+    ({"a": float("nan")}, '{"a":"NaN"}'),
+    ({"a": datetime(1, 1, 1, tzinfo=timezone.utc)}, '{"a":"0001-01-01 00:00:00+00:00"}'),
+    ({"a": datetime(9999, 12, 31, 23, 59, 59, 999_999)}, '{"a":"9999-12-31 23:59:59.999999"}'),
+    ({"a": b"ab"}, '{"a":"YWI="}'),
+]
+
+
+@pytest.mark.parametrize("paths", [["event:a"], []])
+def test_values_at_the_limits_come_back(tmp_path: Path, paths: list[str]) -> None:
+    documents = [document for document, _ in KEPT]
+    lake.write_dataset(rows(*documents), tmp_path, variant_paths=paths)
+    column = lake.read_dataset(tmp_path)["event"]
+    found = column.to_pylist()
+    assert math.isnan(found[7].pop("a"))
+    assert found == [{} if n == 7 else one for n, one in enumerate(documents)]
+    shown = [(one.to_json(), text) for one, (_, text) in zip(column, KEPT) if text is not None]
+    assert [one for one, _ in shown] == [text for _, text in shown]
+    dataset = lake.open_dataset(tmp_path)
+    for condition, wanted in (
+        ("event IS NULL", [4]),
+        ("variant_get(event, '$.a') IS NULL", [3, 4]),
+        ("is_variant_null(variant_get(event, '$.a'))", [2]),
+        ("try_variant_get(event, '$.a', 'string') IS NULL", [2, 3, 4]),
+        ("try_variant_get(event, '$.A', 'int') = 2", [1]),
+        ("id < 8 AND try_variant_get(event, '$.a', 'double') = double('NaN')", [7]),
+        ("id < 8 AND try_variant_get(event, '$.a', 'decimal(38, 0)') > 9223372036854775807", [5]),
+    ):
+        assert dataset.scan(condition).to_table()["id"].to_pylist() == wanted, condition
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"a": "x" * (16 * 2**20)}, "at most 16,777,216"),
+        (nested(201), "nested deeper than 200"),
+        ({1: 2}, "a key of Python's type int"),
+        ({"a": 10**38}, "more than 38 digits"),
+        ({"a": Decimal("1e-39")}, "more than 38 digits"),
+        ({"a": {1, 2}}, "which VARIANT has not"),
+        ({"a": "\ud800"}, "half of a surrogate pair"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_values_beyond_the_limits_are_refused(value: Any, words: str) -> None:
+    with pytest.raises(lake.InvalidOptionError, match=words):
+        lake.variant([value])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("paths", [["event:a"], []])
+def test_large_values_come_back(tmp_path: Path, paths: list[str]) -> None:
+    many = {f"k{n}": n for n in range(70_000)}
+    documents = [{"a": "x" * (16 * 2**20 - 64)}, nested(200), many]
+    lake.write_dataset(rows(*documents), tmp_path, variant_paths=paths)
+    found = lake.read_dataset(tmp_path)["event"].to_pylist()
+    assert found[:2] == documents[:2]
+    assert found[2] == many

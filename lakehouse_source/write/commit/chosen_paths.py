@@ -21,7 +21,14 @@ from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.pruning import bounds, keys
 from lakehouse_source.schema.fields import Leaf, field_id, leaves, leaves_of_file, max_id
 from lakehouse_source.schema.variant import is_variant
-from lakehouse_source.schema.variant_paths import KINDS, Path, paths_of, texts_of, with_paths
+from lakehouse_source.schema.variant_paths import (
+    KINDS,
+    Path,
+    collide,
+    paths_of,
+    texts_of,
+    with_paths,
+)
 
 # How many files' row groups are in memory while index rows are computed.
 _AT_ONCE = 1000
@@ -57,14 +64,9 @@ def _apart(counts: Counter[Path], most: int) -> list[Path]:
     """The paths of most rows, of which none leads into another or differs by case only."""
     found: list[Path] = []
     for path, _ in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
-        if not any(_collide(one, path) for one in found):
+        if not any(collide(one, path) for one in found):
             found.append(path)
     return sorted(found[:most])
-
-
-def _collide(one: Path, other: Path) -> bool:
-    apart = next(((a, b) for a, b in zip(one, other) if a != b), None)
-    return apart is None or apart[0].lower() == apart[1].lower()
 
 
 def _live_files(tx: CatalogTransaction, record: DatasetRecord) -> int:

@@ -24,7 +24,7 @@ from lakehouse_source.pruning.keys import can_be_indexed
 from lakehouse_source.schema.fields import field_id, find_field, leaves
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import is_variant
-from lakehouse_source.schema.variant_paths import MOST_PATHS, split, texts_of
+from lakehouse_source.schema.variant_paths import MOST_PATHS, collide, split, texts_of
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 
 # --- The layout of files: what callers give, what a schema allows, what a change renames.
@@ -208,9 +208,11 @@ def _variant_paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str,
             raise InvalidOptionError(option="variantPaths", value=named, reason=reason)
         known = found.setdefault(field.name, {})
         for one in known:
-            shorter = min(len(one), len(parts[1]))
-            if one != parts[1] and one[:shorter] == parts[1][:shorter]:
-                reason = f"leads into or out of {'.'.join(one)}, which is named too: name one."
+            if one != parts[1] and collide(one, parts[1]):
+                reason = (
+                    f"leads into or out of {'.'.join(one)}, or differs from it by case only: "
+                    "name one."
+                )
                 raise InvalidOptionError(option="variantPaths", value=named, reason=reason)
         known[parts[1]] = None
         if len(known) > MOST_PATHS:
