@@ -263,7 +263,7 @@ def test_spark_writes_paths_as_columns_of_files_and_prunes_by_them(
     spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
 ) -> None:
     for user in (7, 8, 9):
-        rows = spark.range(user * 100, user * 100 + 50).selectExpr(
+        rows = spark.range(user * 100, user * 100 + 50, 1, 1).selectExpr(
             "id", 'parse_json(concat(\'{"user": {"id": \', id, \'}, "n": "x"}\')) AS v'
         )
         save(rows, tmp_path / "t", variantPaths="v:user.id,v:n")
