@@ -60,6 +60,7 @@ from lakehouse_source.storage.files import ByteRanges
 
 
 Item = TypeVar("Item")
+_READERS = "plake-read"  # names of threads
 
 
 def in_order(
@@ -84,22 +85,23 @@ def in_order(
         finally:
             waiting.end(number)
 
-    with ThreadPoolExecutor(width, thread_name_prefix="plake-read") as pool:
-        # Futures of few items at a time: there may be a million.
-        ahead = min(len(items), 2 * width)
-        futures: deque[Future[None]] = deque(pool.submit(read, n) for n in range(ahead))
-        try:
-            for number, item in enumerate(items):
-                for table in waiting.tables(number):
-                    yield item, table
-                    del table
-                futures.popleft().result()  # raises what the stream raised
-                if number + ahead < len(items):
-                    futures.append(pool.submit(read, number + ahead))
-        finally:
-            waiting.stop()
-            for future in futures:
-                future.cancel()
+    pool = ThreadPoolExecutor(width, thread_name_prefix=_READERS)
+    # Futures of few items at a time: there may be a million.
+    ahead = min(len(items), 2 * width)
+    futures: deque[Future[None]] = deque(pool.submit(read, n) for n in range(ahead))
+    try:
+        for number, item in enumerate(items):
+            for table in waiting.tables(number):
+                yield item, table
+                del table
+            futures.popleft().result()  # raises what the stream raised
+            if number + ahead < len(items):
+                futures.append(pool.submit(read, number + ahead))
+    finally:
+        waiting.stop()
+        # Garbage is collected in any thread, and no thread waits for itself.
+        is_reader = threading.current_thread().name.startswith(_READERS)
+        pool.shutdown(wait=not is_reader, cancel_futures=True)
 
 
 class _Waiting:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.parquet.reader import in_order
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +61,29 @@ def test_a_reader_that_stops_early_leaves_no_thread(dataset: lake.Dataset) -> No
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert not [one for one in threading.enumerate() if one.name.startswith("plake-read")]
+
+
+def test_a_read_that_was_given_up_is_collected_in_a_thread_of_its_own() -> None:
+    go, gone = threading.Event(), threading.Event()
+
+    def stream(number: int) -> Iterator[pa.Table]:
+        yield pa.table({"n": [number]})
+        if number == 1:
+            go.wait()
+            gc.collect()
+            gone.set()
+
+    reading = in_order([0, 1], stream, width=2, buffer_bytes=1 << 20)
+    next(reading)
+    cycle: list[object] = [reading]
+    cycle.append(cycle)
+    gc.disable()
+    try:
+        del reading, cycle
+        go.set()
+        assert gone.wait(60)
+    finally:
+        gc.enable()
 
 
 def test_a_damaged_file_is_an_error_in_its_place(dataset: lake.Dataset) -> None:
