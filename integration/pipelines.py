@@ -195,7 +195,7 @@ def main() -> None:
                 if line.startswith("run"):
                     begun += 1
                     if begun > runs and kills < given.kills:
-                        time.sleep(chance.uniform(0, max(seconds, default=10.0)))
+                        time.sleep(chance.uniform(0, seconds[-1] if seconds else 10.0))
                         os.killpg(process.pid, signal.SIGKILL)
                         kills += 1
                         break
