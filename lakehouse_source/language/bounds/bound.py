@@ -240,17 +240,23 @@ class BoundPredicate:
         return _never(self.root)
 
 
-def parts(node: BoundNode) -> Iterator[BoundNode]:
-    """The parts that join no others, in order, each expression before what it implies."""
+def deciding(node: BoundNode) -> Iterator[BoundNode]:
+    """The parts that join no others, in order, without what expressions imply."""
     if isinstance(node, BoundJoined):
         for term in node.terms:
-            yield from parts(term)
+            yield from deciding(term)
     elif isinstance(node, BoundNot):
-        yield from parts(node.term)
+        yield from deciding(node.term)
     else:
         yield node
-        if isinstance(node, BoundExpression):
-            yield from parts(node.implied)
+
+
+def parts(node: BoundNode) -> Iterator[BoundNode]:
+    """The parts that join no others, in order, each expression before what it implies."""
+    for part in deciding(node):
+        yield part
+        if isinstance(part, BoundExpression):
+            yield from parts(part.implied)
 
 
 def _columns(node: BoundNode) -> Iterator[BoundColumn]:

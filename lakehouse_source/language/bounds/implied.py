@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,11 @@ from lakehouse_source.language.bounds.bound import (
     BoundConstant,
     BoundExpression,
     BoundIsNull,
-    BoundJoined,
     BoundNode,
-    BoundNot,
     BoundPredicate,
     IfPresent,
     conjunction,
+    deciding,
     disjunction,
     negation,
 )
@@ -461,7 +460,7 @@ def _date(day: tuple[int, int, int]) -> Literal:
 def paths_read(predicate: BoundPredicate) -> dict[str, frozenset[tuple[str, ...]]]:
     """The columns of VARIANT of which a condition reads rows at some paths alone, by name."""
     names_, paths = Counter[str](), list[tuple[str, tuple[str, ...]]]()
-    for term in _deciding(predicate.root):
+    for term in deciding(predicate.root):
         if not isinstance(term, BoundExpression) or not isinstance(term.expression, SqlRows):
             names_.update({column.path[0] for column in BoundPredicate(term).leaves})
             continue
@@ -485,17 +484,6 @@ def paths_read(predicate: BoundPredicate) -> dict[str, frozenset[tuple[str, ...]
         for name, count in read.items()
         if count == names_[name]
     }
-
-
-def _deciding(node: BoundNode) -> Iterator[BoundNode]:
-    """The parts of a condition that decide rows: not those that expressions imply."""
-    if isinstance(node, BoundJoined):
-        for term in node.terms:
-            yield from _deciding(term)
-    elif isinstance(node, BoundNot):
-        yield from _deciding(node.term)
-    else:
-        yield node
 
 
 def _is_path(node: Node) -> bool:
