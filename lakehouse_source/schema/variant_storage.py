@@ -32,7 +32,11 @@ Match = Callable[[pa.Field, Sequence[pa.Field]], "pa.Field | None"]
 
 def has_variant(fields: Iterable[pa.Field]) -> bool:
     """Tell whether one of the fields, or one inside of them, is VARIANT."""
-    return any(is_variant(one.type) or has_variant(children(one.type)) for one in fields)
+    for field in fields:  # a loop: each file and row group asks for each column
+        type_ = field.type
+        if is_variant(type_) or (type_.num_fields > 0 and has_variant(children(type_))):
+            return True
+    return False
 
 
 def variant_paths(fields: Iterable[pa.Field]) -> Iterator[tuple[str, ...]]:
