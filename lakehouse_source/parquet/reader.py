@@ -88,8 +88,9 @@ def in_order(
     pool = ThreadPoolExecutor(width, thread_name_prefix=_READERS)
     # Futures of few items at a time: there may be a million.
     ahead = min(len(items), 2 * width)
-    futures: deque[Future[None]] = deque(pool.submit(read, n) for n in range(ahead))
+    futures = deque[Future[None]]()
     try:
+        futures.extend(pool.submit(read, n) for n in range(ahead))
         for number, item in enumerate(items):
             for table in waiting.tables(number):
                 yield item, table
