@@ -103,10 +103,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _one_catalog(items)
     _sample(items)
     if hasattr(config, "workerinput"):
-        from tests.lanes import Priority, order
+        from tests.lanes import Priority, Stacks, order
 
-        order(items, Path(config.workerinput["lane"]), config.workerinput["workerid"])
+        lane, worker = Path(config.workerinput["lane"]), config.workerinput["workerid"]
+        order(items, lane, worker)
         config.pluginmanager.register(Priority())
+        config.pluginmanager.register(Stacks(lane, worker))
 
 
 def pytest_collection_finish() -> None:
@@ -131,6 +133,18 @@ _LANE = Path(tempfile.gettempdir(), f"plake-lane-{os.getpid()}")
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     node.workerinput["lane"] = str(_LANE)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(report: Any) -> None:
+    from tests.lanes import stacks_of
+
+    report.longrepr += f"; {stacks_of(_LANE, report.node.gateway.id)}"
+
+
+def pytest_unconfigure() -> None:
+    for file in _LANE.parent.glob(f"{_LANE.name}*.stacks"):
+        file.unlink(missing_ok=True)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import re
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +17,8 @@ _JVMS = 2
 _SPARK = "spark: "
 # How many tests a worker knows before it is told more.
 _KNOWN = 3
+# How many calls of each thread the report of a worker's death names.
+_CALLS = 8
 
 
 def order(items: list[pytest.Item], lane: Path, worker: str) -> None:
@@ -57,6 +61,33 @@ class Priority:
         if not self._is_decided and item.get_closest_marker("spark") is None:
             os.nice(5)
         self._is_decided = True
+
+
+class Stacks:
+    """Where the threads of a worker are when a test hangs or a library crashes.
+
+    They go into a file: its report names them, and the worker itself can tell nothing any more.
+    """
+
+    def __init__(self, lane: Path, worker: str) -> None:
+        self._file = lane.with_suffix(f".{worker}.stacks").open("w")
+        faulthandler.enable(self._file)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if limit := float(item.config.getini("faulthandler_timeout") or 0):
+            faulthandler.dump_traceback_later(limit, file=self._file, exit=True)
+
+
+def stacks_of(lane: Path, worker: str) -> str:
+    """The last calls of each thread of a worker that ended, in one line; the newest call first."""
+    path = lane.with_suffix(f".{worker}.stacks")
+    text = path.read_text() if path.exists() else ""
+    path.unlink(missing_ok=True)
+    threads = []
+    for thread in re.split(r"^(?:Current t|T)hread .*", text, flags=re.MULTILINE):
+        calls = re.findall(r'File ".*?([^/]+)", line (\d+) in (.+)', thread)[:_CALLS]
+        threads.append(" < ".join(f"{name} ({file}:{line})" for file, line, name in calls))
+    return "; ".join(f"thread {one}" for one in threads[::-1] if one)
 
 
 class Lanes(LoadScopeScheduling):

@@ -60,7 +60,6 @@ from lakehouse_source.storage.files import ByteRanges
 
 
 Item = TypeVar("Item")
-_READERS = "plake-read"  # names of threads
 
 
 def in_order(
@@ -73,7 +72,8 @@ def in_order(
     """The tables of the streams of all items, each with its item, in the order of the items.
 
     `width` threads read ahead. They pause while waiting tables have more than `buffer_bytes`; each
-    thread also holds one table.
+    thread also holds one table. A generator that is closed early does not wait for the threads:
+    each ends after the table that it decodes.
     """
     waiting = _Waiting(buffer_bytes)
 
@@ -85,10 +85,11 @@ def in_order(
         finally:
             waiting.end(number)
 
-    pool = ThreadPoolExecutor(width, thread_name_prefix=_READERS)
+    pool = ThreadPoolExecutor(width, thread_name_prefix="plake-read")
     # Futures of few items at a time: there may be a million.
     ahead = min(len(items), 2 * width)
     futures = deque[Future[None]]()
+    waits = True
     try:
         futures.extend(pool.submit(read, n) for n in range(ahead))
         for number, item in enumerate(items):
@@ -98,11 +99,14 @@ def in_order(
             futures.popleft().result()  # raises what the stream raised
             if number + ahead < len(items):
                 futures.append(pool.submit(read, number + ahead))
+    except GeneratorExit:
+        # Garbage is collected in any thread, in the middle of anything: also in a thread of this
+        # pool, or under a lock that one of them waits for.
+        waits = False
+        raise
     finally:
         waiting.stop()
-        # Garbage is collected in any thread, and no thread waits for itself.
-        is_reader = threading.current_thread().name.startswith(_READERS)
-        pool.shutdown(wait=not is_reader, cancel_futures=True)
+        pool.shutdown(waits, cancel_futures=True)
 
 
 class _Waiting:
