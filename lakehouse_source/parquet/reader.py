@@ -68,12 +68,13 @@ def in_order(
     *,
     width: int,
     buffer_bytes: int,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Generator[tuple[Item, pa.Table], None, None]:
     """The tables of the streams of all items, each with its item, in the order of the items.
 
     `width` threads read ahead. They pause while waiting tables have more than `buffer_bytes`; each
     thread also holds one table. A generator that is closed early does not wait for the threads:
-    each ends after the table that it decodes.
+    each ends after the table that it decodes. Who has to wait gives a `pool`, and ends it.
     """
     waiting = _Waiting(buffer_bytes)
 
@@ -85,7 +86,9 @@ def in_order(
         finally:
             waiting.end(number)
 
-    pool = ThreadPoolExecutor(width, thread_name_prefix="plake-read")
+    own = None
+    if pool is None:
+        own = pool = ThreadPoolExecutor(width, thread_name_prefix="plake-read")
     # Futures of few items at a time: there may be a million.
     ahead = min(len(items), 2 * width)
     futures = deque[Future[None]]()
@@ -106,7 +109,8 @@ def in_order(
         raise
     finally:
         waiting.stop()
-        pool.shutdown(waits, cancel_futures=True)
+        if own is not None:
+            own.shutdown(waits, cancel_futures=True)
 
 
 class _Waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -235,11 +236,15 @@ class Copy:
         tables = read_all(self.read, self.tasks, storage, buffer_bytes=_READ_AHEAD_BYTES)
         watched = watch(batch for table in tables for batch in table.to_batches())
         rows = (pa.Table.from_batches([batch]) for batch in watched)
-        with closing(sorted_rows(rows, paths, curve, sample)) as ordered:
+        with (
+            closing(sorted_rows(rows, paths, curve, sample)) as ordered,
+            ThreadPoolExecutor(1, thread_name_prefix="plake-sort") as pool,
+        ):
             # All rows are read here. Then parts of them are sorted while the writer works.
             first = list(islice(ordered, 1))
+            buffer = _READ_AHEAD_BYTES
             with closing(
-                in_order([ordered], iter, width=1, buffer_bytes=_READ_AHEAD_BYTES)
+                in_order([ordered], iter, width=1, buffer_bytes=buffer, pool=pool)
             ) as others:
                 sorted_tables = chain(first, (table for _, table in others))
                 batches = (batch for table in sorted_tables for batch in table.to_batches())
