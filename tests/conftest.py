@@ -170,6 +170,22 @@ def postgres_server() -> Iterator[PostgresServer]:
     server.stop()
 
 
+def _ask_for_java_names_once() -> None:
+    """Keep what py4j asked the JVM, which seeks a class `org.apache` in all of 280 jars."""
+    from py4j.java_gateway import JavaClass, JavaPackage, JVMView
+
+    for kind in (JVMView, JavaPackage):
+
+        def kept(self: Any, name: str, ask: Any = kind.__getattr__) -> Any:
+            found = ask(self, name)
+            # A class that is not there yet is a package to py4j.
+            if isinstance(found, JavaClass) or (isinstance(found, JavaPackage) and name.islower()):
+                vars(self)[name] = found
+            return found
+
+        kind.__getattr__ = kept
+
+
 @pytest.fixture(scope="session")
 def spark(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -179,6 +195,7 @@ def spark(
         pytest.fail("a test asks for Spark at run time and lacks the marker `spark`")
     from pyspark.sql import SparkSession
 
+    _ask_for_java_names_once()
     # The planning workers must be this Python, where the package is.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
