@@ -657,14 +657,29 @@ MUTANTS = [
         ("verbs/test_keys.py",),
         (
             "a key at the upper bound of a file is not looked for",
-            "end = bisect_right(values, known.upper)",
-            "end = bisect_left(values, known.upper)",
+            'np.searchsorted(values, upper, "right")',
+            'np.searchsorted(values, upper, "left")',
         ),
         (
-            "a key in a second row group is not looked for",
-            "left[0] if len(left) == 1 else sorted({*chain.from_iterable(left)})",
-            "left[0]",
+            "files after the first portion are not looked into",
+            "for a, b in zip(cuts, [*cuts[1:], len(files)])",
+            "for a, b in zip(cuts[:1], cuts[1:] or [len(files)])",
         ),
+    ),
+    *_in(
+        "parquet/bloom.py",
+        ("verbs/test_keys.py", "edges/test_bloom_read.py"),
+        (
+            "a key in a second row group is not looked for",
+            "for index in range(len(footer.row_counts)):\n                filters.append",
+            "for index in range(1):\n                filters.append",
+        ),
+        (
+            "a key is looked for in the wrong block",
+            "(((hashes >> 32) * blocks) >> 32)",
+            "((hashes >> 32) % blocks)",
+        ),
+        ("a key is hashed as another number", "lane, 27)", "lane, 26)"),
     ),
     *_in(
         "write/commit/keys.py",
@@ -2428,13 +2443,13 @@ MUTANTS = [
         ),
         (
             "the wrong block of a filter",
-            "((hashed >> 32) * blocks) >> 32",
-            "(hashed >> 32) % blocks",
+            "((hashed >> 32) * self._blocks) >> 32",
+            "(hashed >> 32) % self._blocks",
         ),
         (
             "a bit is enough",
-            "                    break\n            else:",
-            "                    break\n            if key:",
+            "                return False\n        return True\n\n    def _block",
+            "                return False\n            return True\n\n    def _block",
         ),
         (
             "a decimal of another scale is the same bytes",

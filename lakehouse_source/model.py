@@ -383,7 +383,11 @@ class ScanTask:
 
     @classmethod
     def whole(
-        cls, file: FileRecord, partitions: tuple[Any, ...], deleted: DeletionVector | None
+        cls,
+        file: FileRecord,
+        partitions: tuple[Any, ...],
+        deleted: DeletionVector | None,
+        filtered: bool = False,
     ) -> ScanTask:
         """All rows of a file but those that a vector marks, with what metadata columns need."""
         return cls(
@@ -395,7 +399,7 @@ class ScanTask:
             schema_version=file.schema_version,
             row_groups=None,
             partitions=partitions,
-            filtered=False,
+            filtered=filtered,
             deleted=deleted,
             place=FilePlace(file.id, file.first_row_id, file.version),
         )

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
 from lakehouse_source.language import BoundColumn, BoundPredicate
-from lakehouse_source.model import ColumnBounds, Ordinal, ScanTask
-from lakehouse_source.parquet.checked_footer import CheckedFooter, Remembered, open_footer
+from lakehouse_source.model import ColumnBounds, FileRecord, Ordinal
+from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.footer import is_covered
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.thrift import ThriftError, read_struct
@@ -41,6 +45,14 @@ _SALT = (
     0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D,
     0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31,
 )  # fmt: skip
+_PRIME = (
+    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5,
+)  # fmt: skip
+
+Words = npt.NDArray[np.uint32]  # eight in each row, which is a block
+Hashes = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.int64]
 
 
 def hash_of(encoded: bytes) -> int:
@@ -86,26 +98,18 @@ class BloomFilter:
             return None
 
     @property
-    def is_whole(self) -> bool:
-        """Tell whether the filter needs its file no more."""
-        return self._whole is not None
+    def words(self) -> Words | None:
+        """All blocks; None: the filter is so large that blocks are read one by one."""
+        return None if self._whole is None else np.frombuffer(self._whole, "<u4").reshape(-1, 8)
 
     def may_contain(self, encoded: bytes) -> bool:
         """False only where the value, given in plain encoding, is not in the column chunk."""
-        return bool(self.left((0,), (hash_of(encoded),)))
-
-    def left(self, places: Iterable[int], hashes: Sequence[int]) -> list[int]:
-        """Those of the places of hashes in `hashes` whose value may be in the column chunk."""
-        found, blocks, block = [], self._blocks, self._block
-        for place in places:
-            hashed = hashes[place]
-            key = hashed & 0xFFFFFFFF
-            for word, salt in zip(block(((hashed >> 32) * blocks) >> 32), _SALT):
-                if not word >> (((key * salt) & 0xFFFFFFFF) >> 27) & 1:
-                    break
-            else:
-                found.append(place)
-        return found
+        hashed = hash_of(encoded)
+        key = hashed & 0xFFFFFFFF
+        for word, salt in zip(self._block(((hashed >> 32) * self._blocks) >> 32), _SALT):
+            if not word >> (((key * salt) & 0xFFFFFFFF) >> 27) & 1:
+                return False
+        return True
 
     def _block(self, index: int) -> tuple[int, ...]:
         at = index * _BLOCK_BYTES
@@ -158,21 +162,41 @@ def encodings_of(
 
 
 def hashes_of(
-    values: Sequence[Ordinal], written: pa.DataType, now: pa.DataType, physical: str
-) -> list[int] | None:
+    values: npt.NDArray[Any], written: pa.DataType, now: pa.DataType, physical: str
+) -> Hashes | None:
     """The hashes of the values' encodings; None: one of them is unknown, or has two encodings."""
     size = {"INT32": 4, "INT64": 8}.get(physical)
     if size and written.equals(now) and not pa.types.is_unsigned_integer(now):
-        # The encoding of all whole numbers together: ten times as fast as one by one.
-        stored = pa.array(values, pa.int32() if size == 4 else pa.int64()).buffers()[1].to_pybytes()
-        return [hash_of(stored[at : at + size]) for at in range(0, len(values) * size, size)]
+        return _hashes_of_numbers(values.astype(f"<i{size}").view(f"<u{size}"))
     found = []
-    for value in values:
+    for value in values.tolist():
         encoded = encodings_of(value, written, now, physical)
         if encoded is None or len(encoded) != 1:
             return None
         found.append(hash_of(encoded[0]))
+    return np.array(found, np.uint64)
+
+
+def _hashes_of_numbers(values: npt.NDArray[Any]) -> Hashes:
+    """The hashes of numbers of 4 or 8 bytes, all at once: xxHash64 of the bytes, with seed 0.
+
+    Source: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md, XXH64, steps 1, 5 and 6.
+    """
+    is_long, values = values.itemsize == 8, values.astype(np.uint64)
+    hashes: Any
+    if is_long:
+        lane = _turned(values * _PRIME[1], 31) * _PRIME[0]
+        hashes = _turned((_PRIME[4] + 8) ^ lane, 27) * _PRIME[0] + _PRIME[3]
+    else:
+        hashes = _turned((_PRIME[4] + 4) ^ (values * _PRIME[0]), 23) * _PRIME[1] + _PRIME[2]
+    hashes = (hashes ^ (hashes >> 33)) * _PRIME[1]
+    hashes = (hashes ^ (hashes >> 29)) * _PRIME[2]
+    found: Hashes = hashes ^ (hashes >> 32)
     return found
+
+
+def _turned(values: Any, bits: int) -> Any:
+    return (values << bits) | (values >> (64 - bits))
 
 
 def _decimal_width(precision: int) -> int:
@@ -274,53 +298,75 @@ class FileFilters:
 # --- The filters of files that are looked into again and again, for keys.
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFilter:
-    """The filter of a column chunk. `written` and `physical` are its types: see `encodings_of`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterKind:
+    """The types of a column chunk: see `encodings_of`. Equal ones are one object."""
 
-    bloom: BloomFilter
     written: pa.DataType
     physical: str
 
 
-# The filters of a row group, by the ids of their columns.
-RowGroupFilters = Mapping[int, KeptFilter]
-# Files never change, so a filter that was read once is right as long as its file is live. A filter
-# has two to four bytes for each row.
-_KEPT: Remembered[tuple[object, ...], tuple[RowGroupFilters, ...]] = Remembered(64 * 1024 * 1024)
+_kind = lru_cache(FilterKind)
 
 
-def kept_filters(
-    storage: Storage, task: ScanTask, file_schema: pa.Schema, ids: Collection[int]
-) -> tuple[RowGroupFilters, ...]:
-    """The bloom filters of these columns for each row group of a file; none where none are usable.
+@dataclass(frozen=True, slots=True)
+class KeyFilter:
+    """The filter of a column chunk."""
+
+    words: Words
+    kind: FilterKind
+
+
+HOLDS_ALL: Words = np.full((1, len(_SALT)), 0xFFFFFFFF, np.uint32)
+_NO_FILTER = KeyFilter(HOLDS_ALL, FilterKind(pa.null(), ""))
+
+
+def may_hold(filters: Sequence[Words], counts: Sequence[int], hashes: Hashes) -> Places:
+    """The places of hashes that a filter may hold: the first `counts[0]` are for the first filter.
+
+    The words of all their blocks are tested at once.
+    """
+    blocks = np.repeat(np.array([len(words) for words in filters], np.uint64), counts)
+    index = (((hashes >> 32) * blocks) >> 32).astype(np.int64)
+    found = np.empty((len(hashes), len(_SALT)), np.uint32)
+    begin = 0
+    for words, count in zip(filters, counts):
+        end = begin + count
+        words.take(index[begin:end], 0, found[begin:end], "clip")  # not outside anyhow
+        begin = end
+    keys, left = hashes.astype(np.uint32), np.arange(len(hashes))
+    for salt, word in zip(_SALT, found.T):  # a third of the keys passes the test of a word
+        left = left[((word[left] >> ((keys[left] * salt) >> 27)) & 1).astype(bool)]
+    return left
+
+
+def key_filters(
+    storage: Storage, file: FileRecord, file_schema: pa.Schema, ids: Collection[int]
+) -> Mapping[int, list[KeyFilter]]:
+    """The bloom filters of columns, one for each row group of a file.
 
     Raises:
         StorageError, CorruptDatasetError: the file cannot be read.
     """
-    key = (storage.uri, task.path, task.size_bytes, task.schema_version, *ids)
-    known = _KEPT.get(key)
-    if known is not None:
-        return known
-    if is_foreign(task.path):
-        return ()
-    with storage.open_input(task.path) as file:
-        footer = open_footer(file, storage.display(task.path), remembered=True)
-        places = [
-            (leaf.id, *footer.places[leaf.path])
+    if is_foreign(file.path):
+        return {id: [_NO_FILTER] for id in ids}
+    found: dict[int, list[KeyFilter]] = {id: [] for id in ids}
+    with storage.open_input(file.path) as opened:
+        footer = open_footer(opened, storage.display(file.path), remembered=True)
+        places = {
+            leaf.id: footer.places[leaf.path]
             for leaf in leaves(file_schema)
-            if leaf.id in ids and not leaf.in_list and leaf.path in footer.places
-        ]
-        found: list[RowGroupFilters] = []
-        size = 0
-        for index in range(len(footer.row_counts)):
-            filters = {}
-            for id, position, written in places:
+            if leaf.id in found and not leaf.in_list and leaf.path in footer.places
+        }
+        for id, filters in found.items():
+            for index in range(len(footer.row_counts)):
+                filters.append(_NO_FILTER)
+                if id not in places:
+                    continue
+                position, written = places[id]
                 chunk = footer.chunk(index, position)
-                bloom = BloomFilter.open(file.read_at, file.size(), chunk.bloom_filter_offset)
-                if bloom is not None and bloom.is_whole:
-                    filters[id] = KeptFilter(bloom, written, chunk.physical_type)
-                    size += bloom.size_bytes
-            found.append(filters)
-    _KEPT.put(key, tuple(found), size)
-    return tuple(found)
+                at = chunk.bloom_filter_offset
+                bloom = BloomFilter.open(opened.read_at, opened.size(), at)
+                if bloom is not None and bloom.words is not None:
+                    filters[-1] = KeyFilter(bloom.words, _kind(written, chunk.physical_type))
+    return found

@@ -433,9 +433,8 @@ class Remembered(Generic[Key, Value]):
         if size_bytes > self._limit_bytes:
             return
         with self._lock:
-            if key not in self._values:
-                self._values[key] = value, size_bytes
-                self._size_bytes += size_bytes
+            self._size_bytes += size_bytes - self._values.pop(key, (None, 0))[1]
+            self._values[key] = value, size_bytes
             while self._size_bytes > self._limit_bytes:
                 self._size_bytes -= self._values.popitem(last=False)[1][1]
 

@@ -7,13 +7,13 @@ some of its rows may match. If some may, the statistics of its row groups are re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.language import BoundPredicate
-from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
+from lakehouse_source.model import ColumnBounds, DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.evaluate import evaluate, evaluate_each
 from lakehouse_source.pruning.keys import Search
@@ -100,6 +100,18 @@ def _of_portion(
         yield from _by_records(reader, snapshot, bound, some)
     else:
         yield from _by_known_bounds(reader, snapshot, bound, some, keep)
+
+
+def bounds_of_files(
+    reader: CatalogReader,
+    snapshot: Snapshot,
+    column_ids: Sequence[int],
+    files: Sequence[FileRecord],
+) -> list[Mapping[int, ColumnBounds]]:
+    """The bounds of columns over each of some files."""
+    found = known_files.of(None, files)
+    _Known(reader, snapshot, column_ids).bounds_of_files(found)
+    return [file.in_schema(snapshot.schema_version).whole for file in found]
 
 
 def _portions(

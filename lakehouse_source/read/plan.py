@@ -105,7 +105,7 @@ class Pruning(Drawable):
 class ScanPlan:
     """What a scan reads: the tasks, and `spec` for all of them. Picklable without the catalog.
 
-    `known`, if requested, holds for each task the bounds of its rows or of its file, by leaf id.
+    `known`, if requested, holds for each task the bounds of its rows, by leaf id.
     """
 
     spec: ReadSpec
@@ -123,7 +123,6 @@ def plan(
     columns: Sequence[str] | None = None,
     account: bool = False,
     statistics: bool | Collection[int] = False,
-    file_bounds: bool = False,
     time_zone: str = "UTC",
     limit: int | None = None,
     without: Search | None = None,
@@ -136,8 +135,7 @@ def plan(
     `read_uri` is where executors find the files (default: the dataset's URI).
     With `account` the pruning also counts the files that partition values alone prune; this takes a
     second query of the index. With `statistics` the plan holds the bounds of each task's rows: for
-    the leaves with these ids, or for all that `_known` names. With `file_bounds` it holds those of
-    the files, for the columns of the condition. With a `limit` planning ends when the
+    the leaves with these ids, or for all that `_known` names. With a `limit` planning ends when the
     tasks surely give that many rows. `without` leaves out files as `CatalogReader.iter_files` does.
     `columns` may name fields of `metadata` too, where the dataset has no column of that name. Only
     `files` are planned, if they are given; then the counts of the whole dataset mean nothing. With
@@ -163,9 +161,6 @@ def plan(
     if statistics:
         found = list(found)
         known = _known(snapshot, found, None if statistics is True else statistics)
-    elif file_bounds:
-        found = list(found)
-        known = tuple({} if one.known is None else one.known.whole for one in found)
     task_of = _Tasks(snapshot.partition_texts(), with_places=schema is not snapshot.schema)
     if checksums:
         found = list(found)

@@ -6,9 +6,11 @@ import decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 
 import lakehouse_source as lake
 from lakehouse_source.parquet import bloom, reader
@@ -45,6 +47,46 @@ def uri(tmp_path: Path) -> str:
         things(), path, row_group_rows=GROUP, bloom_filter_columns=["even", "word", "x", "d"]
     )
     return path
+
+
+@pytest.mark.parametrize("code", ["<i4", "<i8"])
+def test_numbers_are_hashed_together_as_one_by_one(code: str) -> None:
+    values = np.frombuffer(np.random.default_rng(7).bytes(8_000), code)
+    type_, physical = {"<i4": (pa.int32(), "INT32"), "<i8": (pa.int64(), "INT64")}[code]
+    found = bloom.hashes_of(values.astype(np.int64), type_, type_, physical)
+    assert found is not None
+    assert found.tolist() == [xxhash.xxh64_intdigest(value.tobytes()) for value in values]
+
+
+def test_many_filters_answer_together_as_each_alone(uri: str) -> None:
+    (path,) = Path(uri).glob("*.parquet")
+    footer = pq.read_metadata(path)
+    held = pq.read_table(path, columns=["even"])["even"].to_numpy()
+    position = footer.schema.names.index("even")
+    data = path.read_bytes()
+    filters = []
+    for index in range(footer.num_row_groups):
+        offset = footer.row_group(index).column(position).bloom_filter_offset
+        found = bloom.BloomFilter.open(lambda n, at: data[at : at + n], len(data), offset)
+        assert found is not None
+        assert found.words is not None
+        filters.append(found)
+    asked = np.arange(20_000, dtype=np.int64)
+    hashes = bloom.hashes_of(asked, pa.int32(), pa.int32(), "INT32")
+    assert hashes is not None
+    assert len(filters) == ROWS // GROUP
+    places = bloom.may_hold(
+        [one.words for one in filters], [20_000] * len(filters), np.tile(hashes, len(filters))
+    )
+    alone = [
+        number * 20_000 + key
+        for number, one in enumerate(filters)
+        for key in range(20_000)
+        if one.may_contain(key.to_bytes(4, "little"))
+    ]
+    assert places.tolist() == alone
+    assert {*held} <= {place % 20_000 for place in places.tolist()}
+    assert len(alone) < 1.1 * ROWS
 
 
 @pytest.fixture

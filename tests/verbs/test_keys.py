@@ -20,9 +20,10 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
 )
+from lakehouse_source.parquet.checked_footer import Remembered
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.schema.fields import SPARK_METADATA
-from lakehouse_source.write.commit import keys, rewrite
+from lakehouse_source.write.commit import key_search, keys, rewrite
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.rows import stage, write_options
 from tests import processes
@@ -45,6 +46,10 @@ SPREAD: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
 }
 # Several row groups in a file, two partitions.
 LAYOUT = {"partition_by": "p", "row_group_rows": 2}
+
+
+def pairs(keys: list[tuple[int, int]]) -> pa.Table:
+    return pa.table({"a": [a for a, _ in keys], "b": [b for _, b in keys]})
 
 
 def rows(bad: int | None = None, start: int = 100, other: int = 4) -> pa.Table:
@@ -326,6 +331,27 @@ class TestKeys:
         monkeypatch.setattr(keys, "read_task", reading)
         lake.write_dataset(table([*range(1, 2 * rows, 40)]), uri)
         assert len(read) <= 1, "one key in a thousand that is not there may seem to be"
+
+    @pytest.mark.parametrize("room", [0, 5_000])
+    def test_filters_that_do_not_fit_are_read_again(
+        self, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(key_search, "_KEPT", Remembered(room))
+        monkeypatch.setattr(key_search, "_KEPT_BYTES", room)
+        monkeypatch.setattr(key_search, "_KEYS_AT_ONCE", 50)
+        draw, uri = random.Random(7), tmp_path / "t"
+        every = [(a, b) for a in range(40) for b in range(20)]
+        draw.shuffle(every)
+        files = [every[start : start + 40] for start in range(0, 400, 40)]
+        for number, some in enumerate(files):
+            lake.write_dataset(pairs(some), uri, row_group_rows=9)
+            if number == 0:
+                lake.open_dataset(uri).add_constraint("pk", "PRIMARY KEY (a, b)")
+        for some in files:
+            a, b = draw.choice(some)
+            with pytest.raises(ConstraintViolationError, match=f"a = {a}, b = {b}: a row of"):
+                lake.write_dataset(pairs([*draw.sample(every[400:], 39), (a, b)]), uri)
+        lake.write_dataset(pairs(every[400:]), uri)
 
     def test_what_is_no_key(self, tmp_path: Path) -> None:
         lake.write_dataset({"f": [1.5], "a": [1], "b": [1], "s": [{"x": 1}]}, tmp_path / "t")

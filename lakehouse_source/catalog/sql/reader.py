@@ -154,6 +154,15 @@ class CatalogReader(ExpiryReader, WriteStateReader, SweepReader):
             return []
         return self._files(sql.FILES_BY_ID, (self._session.id_list(file_ids),))
 
+    def file_ids(self, dataset_id: int, version: int, search: Search | None) -> list[int]:
+        """The ids of the files that `iter_files` gives."""
+        values: tuple[Any, ...] = (dataset_id, *[within_int64(version)] * 2)
+        statement = sql.FILE_IDS
+        if search is not None:
+            found = searching.compile_search(self._session, dataset_id, search)
+            statement, values = sql.file_ids_found(found.statement), (*found.values, *values)
+        return [row[0] for row in self._session.query(statement, values)]
+
     def iter_files(
         self,
         dataset_id: int,

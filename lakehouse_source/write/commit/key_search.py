@@ -1,23 +1,41 @@
 """Verb. Which files may hold one of many keys: the keys are looked for in all files at once.
 
 The keys are in the order of their first column, so those within the bounds of a file are
-neighbours. The bloom filters of a file are asked for these alone.
+neighbours. The bloom filters of a file are asked for these alone. What is known of files stays in
+the process: with a thousand files, a step in Python for each would take as long as the commit.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.language import BoundPredicate
 from lakehouse_source.language.functions.rows import flat
-from lakehouse_source.model import ColumnBounds, Ordinal, ScanTask
-from lakehouse_source.parquet.bloom import KeptFilter, RowGroupFilters, hashes_of, kept_filters
+from lakehouse_source.model import ColumnBounds, FileRecord
+from lakehouse_source.parquet.bloom import (
+    HOLDS_ALL,
+    FilterKind,
+    Hashes,
+    KeyFilter,
+    Places,
+    hashes_of,
+    key_filters,
+    may_hold,
+)
+from lakehouse_source.parquet.checked_footer import Remembered
+from lakehouse_source.pruning.search import search
+from lakehouse_source.read.candidates import RECORDS_OF_FILES, bounds_of_files
+from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.ordinal import domain, to_ordinal
 from lakehouse_source.storage import Storage
 
@@ -25,6 +43,64 @@ from lakehouse_source.storage import Storage
 ROWS_PER_KEY = 8
 # How many files of an object store are opened at the same time.
 _FILES_AT_ONCE = 16
+# So many keys of all files are looked up at a time: their blocks fit into the processor's cache.
+_KEYS_AT_ONCE = 16_384
+
+ANY_PLACE: Places = np.zeros(0, np.int64)  # keys are not looked for one by one
+
+
+@dataclass(slots=True)
+class KeyFile:
+    """A file: its bounds in the columns of a key, and once they were read their bloom filters."""
+
+    record: FileRecord
+    bounds: Mapping[int, ColumnBounds]
+    filters: Mapping[int, Sequence[KeyFilter]] = field(default_factory=dict)
+    size_bytes: int = 1000
+
+
+# The files of keys by the history, the schema and the columns that they were looked up for. Files
+# never change, so what was read once is right. A filter has two to four bytes for each row: those
+# of 100 million rows are kept.
+_KEPT_BYTES = 400 * 1024 * 1024
+_KEPT: Remembered[tuple[object, ...], Mapping[int, KeyFile]] = Remembered(_KEPT_BYTES)
+
+
+class KeyFiles:
+    """The files of a snapshot that may hold rows of a condition, as the catalog's index tells."""
+
+    def __init__(self, reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> None:
+        self._key = snapshot.history, snapshot.schema_version, *bound.column_ids
+        self._known = {} if snapshot.history is None else _KEPT.get(self._key) or {}
+        narrowed = None if bound.always_true else search(bound, snapshot.indexed)
+        never = bound.never_true
+        ids = [] if never else reader.file_ids(snapshot.dataset.id, snapshot.version, narrowed)
+        new = [id for id in ids if id not in self._known]
+        for start in range(0, len(new), RECORDS_OF_FILES):
+            some = reader.files_by_id(new[start : start + RECORDS_OF_FILES])
+            found = files_with_bounds(reader, snapshot, bound, some)
+            self._known = {**self._known, **{file.record.id: file for file in found}}
+        self.files = [self._known[id] for id in ids]
+
+    def keep(self) -> None:
+        """Let the next commit know what was read of the files, as far as there is room."""
+        if self._key[0] is None:
+            return
+        known = self._known
+        size = sum(file.size_bytes for file in known.values())
+        if size > _KEPT_BYTES:  # others may be gone from the dataset
+            sizes = accumulate(file.size_bytes for file in self.files)
+            known = {f.record.id: f for f, end in zip(self.files, sizes) if end <= _KEPT_BYTES}
+            size = sum(file.size_bytes for file in known.values())
+        _KEPT.put(self._key, known, size)
+
+
+def files_with_bounds(
+    reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate, files: Sequence[FileRecord]
+) -> list[KeyFile]:
+    """Some files, with their bounds in the columns of a condition."""
+    known = bounds_of_files(reader, snapshot, bound.column_ids, files)
+    return [KeyFile(file, one) for file, one in zip(files, known)]
 
 
 class KeySearch:
@@ -34,78 +110,109 @@ class KeySearch:
         self.keys = keys.take(pc.sort_indices(keys.column(0)))
         self.ids = tuple(ids)
         self._types = dict(zip(ids, keys.schema.types))
-        self._ordinals: dict[int, list[Any]] = {
-            id: _ordinals(flat(one)) for id, one in zip(ids, self.keys.columns)
-        }
-        self._hashes: dict[tuple[int, pa.DataType, str], list[int] | None] = {}
+        self._ordinals = {id: _ordinals(flat(one)) for id, one in zip(ids, self.keys.columns)}
+        self._places: Places = np.arange(keys.num_rows)
+        # What each kind of filter is asked for, by column. None: nothing, because it is not known.
+        self._hashes: dict[int, dict[FilterKind, Hashes | None]] = {id: {} for id in ids}
+        self._no_hashes: Hashes = np.zeros(keys.num_rows, np.uint64)
 
-    def within(self, bounds: Mapping[int, ColumnBounds]) -> Sequence[int]:
-        """The places of the keys that are within the bounds of a file."""
+    def within(self, files: Iterable[KeyFile]) -> list[tuple[KeyFile, Places]]:
+        """The files that may hold keys by their bounds, each with the places of these keys."""
+        files = [*files]
         first, *others = self.ids
-        known, values = bounds.get(first), self._ordinals[first]
-        begin, end = 0, len(values)
-        if known is not None and known.lower is not None:
-            begin = bisect_left(values, known.lower)
-        if known is not None and known.upper is not None:
-            end = bisect_right(values, known.upper)
-        found: Sequence[int] = range(begin, end)
+        values = self._ordinals[first]
+        known = [file.bounds.get(first) for file in files]
+        least = [None if one is None else one.lower for one in known]
+        most = [None if one is None else one.upper for one in known]
+        # A bound that is not known is no bound.
+        lower = np.array([values[0] if one is None else one for one in least], values.dtype)
+        upper = np.array([values[-1] if one is None else one for one in most], values.dtype)
+        begin = np.searchsorted(values, lower, "left").tolist()
+        end = np.searchsorted(values, upper, "right").tolist()
+        places = self._places
+        found = [(file, places[a:b]) for file, a, b in zip(files, begin, end) if a < b]
         for id in others:
-            known, values = bounds.get(id), self._ordinals[id]
-            if known is not None and known.lower is not None and known.upper is not None:
-                low, high = known.lower, known.upper  # of the type of the values
-                found = [one for one in found if low <= values[one] <= high]
-        return found
+            found = [(file, self._between(id, file.bounds.get(id), at)) for file, at in found]
+        return [one for one in found if len(one[1])] if others else found
 
-    def filtered(
+    def _between(self, id: int, known: ColumnBounds | None, places: Places) -> Places:
+        if known is None or known.lower is None or known.upper is None:
+            return places
+        values = self._ordinals[id][places]
+        return places[(values >= known.lower) & (values <= known.upper)]
+
+    def left(
         self,
         storage: Storage,
-        reads: Sequence[tuple[ScanTask, Sequence[int]]],
+        files: Sequence[tuple[KeyFile, Places]],
         schemas: Mapping[int, pa.Schema],
-    ) -> list[Sequence[int]]:
-        """The keys of each file, without those that its bloom filters rule out."""
+    ) -> list[tuple[KeyFile, Places]]:
+        """The same, without the keys that the bloom filters of a file rule out."""
 
-        def one(read: tuple[ScanTask, Sequence[int]]) -> Sequence[int]:
-            task, places = read
-            if len(places) * ROWS_PER_KEY > task.file_row_count:
-                return places
-            groups = kept_filters(storage, task, schemas[task.schema_version], self.ids)
-            if not groups:
-                return places
-            wanted = range(len(groups)) if task.row_groups is None else task.row_groups
-            left = [self._left(places, groups[index]) for index in wanted]
-            return left[0] if len(left) == 1 else sorted({*chain.from_iterable(left)})
+        def read(file: KeyFile) -> None:
+            schema = schemas[file.record.schema_version]
+            file.filters = key_filters(storage, file.record, schema, self.ids)
+            file.size_bytes += sum(one.words.nbytes for of in file.filters.values() for one in of)
 
-        if storage.is_local or len(reads) < 2:
-            return [one(read) for read in reads]
-        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-            return [*pool.map(one, reads)]
+        new = [file for file, _ in files if not file.filters]
+        if storage.is_local or len(new) < 2:
+            for file in new:
+                read(file)
+        else:
+            with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+                [*pool.map(read, new)]
+        sizes = [len(places) * len(file.filters[self.ids[0]]) for file, places in files]
+        ends = np.cumsum(sizes)
+        cuts = np.searchsorted(ends, np.arange(0, ends[-1], _KEYS_AT_ONCE)).tolist()
+        parts = [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(files)]) if a < b]
+        left = [self._places[:0], *(self._left(files, part) for part in parts)]
+        found = np.unique(np.concatenate(left))
+        owner, place = np.divmod(found, len(self._places))
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        each = zip(owner[starts], np.split(place, starts[1:]))
+        return [(files[number][0], part) for number, part in each]
 
-    def _left(self, places: Sequence[int], filters: RowGroupFilters) -> Sequence[int]:
-        """The keys that may be in a row group."""
-        for id, one in filters.items():
-            hashes = self._hashes_of(id, one)
-            if hashes is not None:
-                places = one.bloom.left(places, hashes)
-        return places
+    def _left(self, files: Sequence[tuple[KeyFile, Places]], part: slice) -> Places:
+        """For each key that may be in a file: the number of the file times all keys, and its place.
 
-    def _hashes_of(self, id: int, one: KeptFilter) -> list[int] | None:
-        """The hashes of a column's values as a file stores them; None: they are not known."""
-        key = id, one.written, one.physical
-        if key not in self._hashes:
-            values, now = self._ordinals[id], self._types[id]
-            self._hashes[key] = hashes_of(values, one.written, now, one.physical)
-        return self._hashes[key]
+        Each row group is asked for the keys of its file.
+        """
+        first, some = self.ids[0], files[part]
+        each = [places for file, places in some for _ in file.filters[first]]
+        groups = [len(file.filters[first]) for file, _ in some]
+        number = np.repeat(np.arange(part.start, part.stop), groups)
+        group = np.repeat(np.arange(len(each)), [len(places) for places in each])
+        place = np.concatenate(each)
+        for column in self.ids:
+            filters = [one for file, _ in some for one in file.filters[column]]
+            known = self._hashes[column]
+            for kind in {one.kind for one in filters}.difference(known):
+                values, now = self._ordinals[column], self._types[column]
+                known[kind] = hashes_of(values, kind.written, now, kind.physical)
+            hashes = [self._no_hashes if one is None else one for one in known.values()]
+            kinds = {kind: number for number, kind in enumerate(known)}
+            kind_of = np.array([kinds[one.kind] for one in filters])
+            words = [HOLDS_ALL if known[one.kind] is None else one.words for one in filters]
+            counts = np.bincount(group, minlength=len(each)).tolist()
+            held = may_hold(words, counts, np.stack(hashes)[kind_of[group], place])
+            place, group = place[held], group[held]
+        found: Places = number[group] * len(self._places) + place
+        return found
 
 
-def _ordinals(values: pa.Array) -> list[Ordinal]:
+def _ordinals(values: pa.Array) -> npt.NDArray[Any]:
+    """The values in the form of bounds, as numbers where these have 64 bits."""
     type_, kind = values.type, domain(values.type).kind
-    if kind == "decimal":
-        return [to_ordinal(value, type_) for value in values.to_pylist()]
     if kind in ("date", "timestamp", "time"):
         values = values.view(pa.int32() if type_.bit_width == 32 else pa.int64())
-    elif kind == "string":
-        values = values.cast(pa.binary())
     elif kind == "bool":
         values = values.cast(pa.int8())
-    found: list[Ordinal] = values.to_pylist()
-    return found
+    if pa.types.is_integer(values.type) and not pa.types.is_uint64(values.type):
+        numbers: Places = values.cast(pa.int64()).to_numpy()
+        return numbers
+    if kind == "string":
+        values = values.cast(pa.binary())
+    found = values.to_pylist()
+    if kind == "decimal":
+        found = [to_ordinal(value, type_) for value in found]
+    return np.array(found, object)

@@ -9,7 +9,7 @@ same commit takes out hold no key.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -24,16 +24,23 @@ from lakehouse_source.language.functions.rows import flat
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import (
     DatasetRecord,
+    DeletionVector,
     FileMetadata,
     FileRecord,
     ScanTask,
     TransactionRecord,
 )
+from lakehouse_source.parquet.bloom import Places
 from lakehouse_source.parquet.read_write_specs import ReadSpec, WriteSpec
 from lakehouse_source.parquet.reader import READ_BUFFER_BYTES, in_order, read_all, read_task
-from lakehouse_source.read.plan import plan
+from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.schema.fields import POSITION, field_id, unused_names
+from lakehouse_source.schema.fields import (
+    POSITION,
+    field_id,
+    unused_names,
+    with_metadata_columns,
+)
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.begin import base_snapshot
@@ -44,7 +51,14 @@ from lakehouse_source.write.commit.conflicts import (
     change_of,
     changes_rows,
 )
-from lakehouse_source.write.commit.key_search import ROWS_PER_KEY, KeySearch
+from lakehouse_source.write.commit.key_search import (
+    ANY_PLACE,
+    ROWS_PER_KEY,
+    KeyFile,
+    KeyFiles,
+    KeySearch,
+    files_with_bounds,
+)
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.prerecord import PreparedCommit
 from lakehouse_source.write.commit.repeated_keys import (
@@ -81,14 +95,16 @@ class KeysOutdated(Exception):
 class _LookUp:
     """Where rows of the dataset may have a key of new rows: how to read them, file by file.
 
-    `reads` has the files and the places of their keys in `search`; without, any key may be there.
+    `files` come with the places of their keys in `search`; without, any key may be there.
     """
 
     key: _Key
     join: Join
     snapshot: Snapshot
     spec: ReadSpec
-    reads: tuple[tuple[ScanTask, Sequence[int]], ...]
+    files: list[tuple[KeyFile, Places]]
+    kept: KeyFiles | None
+    vectors: Mapping[int, DeletionVector]
     search: KeySearch | None
     position: str
 
@@ -290,7 +306,7 @@ class NewKeys:
             if own is None or own.expression != key.constraint.expression or not key.rows:
                 continue
             one = self._look_up(reader, snapshot, files, key)
-            if one.reads:
+            if one.files:
                 found.append(one)
         return found
 
@@ -312,23 +328,32 @@ class NewKeys:
         if self._touched:
             columns[position.name] = None
 
-        found = plan(
-            reader,
-            snapshot,
-            read_uri=self._staged.spec.uri,
-            predicates=join.sought(key.ends, ends=True),
-            columns=[*columns],
-            metadata=(position,),
-            files=files,
-            file_bounds=True,
+        bound = join.sought(key.ends, ends=True).bind(snapshot.schema)
+        kept = KeyFiles(reader, snapshot, bound) if files is None else None
+        known = (
+            files_with_bounds(reader, snapshot, bound, files or ()) if kept is None else kept.files
         )
-        search = key.search(snapshot.schema) if found.tasks else None
-        reads: list[tuple[ScanTask, Sequence[int]]] = []
-        for task, bounds in zip(found.tasks, found.known):
-            places = () if search is None else search.within(bounds)
-            if task.partitions not in self._partitions and (search is None or places):
-                reads.append((task, places))
-        return _LookUp(key, join, snapshot, found.spec, tuple(reads), search, position.name)
+        if self._partitions:
+            texts = snapshot.partition_texts()
+            known = [file for file in known if texts(file.record) not in self._partitions]
+        search = key.search(snapshot.schema) if known else None
+        if search is not None:
+            found = search.within(known)
+        else:
+            may = (file for file in known if evaluate(bound, file.bounds.__getitem__).may_match)
+            found = [(file, ANY_PLACE) for file in may]
+        vectors: Mapping[int, DeletionVector] = {}
+        if snapshot.has_vectors:
+            vectors = reader.vectors([file.record.id for file, _ in found], snapshot.version)
+        spec = ReadSpec(
+            uri=self._staged.spec.uri,
+            schema=with_metadata_columns(snapshot.schema, [*columns], (position,)),
+            columns=tuple(columns),
+            partition_by=snapshot.partition_by,
+            file_schemas=snapshot.file_schemas,
+            predicate=None if bound.always_true else bound,
+        )
+        return _LookUp(key, join, snapshot, spec, found, kept, vectors, search, position.name)
 
     def _compare(self, one: _LookUp, since: Sequence[TransactionRecord] | None) -> None:
         """Read rows that may have a key; `since` are the commits that may have added them."""
@@ -386,19 +411,26 @@ class NewKeys:
     def _narrowed(self, one: _LookUp) -> list[tuple[ReadSpec, ScanTask]]:
         """How to read the files that may have a key; where these are few, only their rows."""
         spec, search, schema = one.spec, one.search, one.snapshot.schema
+        texts, vectors = one.snapshot.partition_texts(), one.vectors
+
+        def whole(file: FileRecord, filtered: bool) -> ScanTask:
+            return ScanTask.whole(file, texts(file), vectors.get(file.id), filtered)
+
         if search is None:
-            return [(spec, task) for task, _ in one.reads]
-        left = search.filtered(self._storage, one.reads, spec.file_schemas)
+            return [(spec, whole(file.record, True)) for file, _ in one.files]
         reads = []
-        for (task, _), places in zip(one.reads, left):
-            if len(places) * ROWS_PER_KEY > task.file_row_count:
-                reads.append((spec, task))
-            elif places:
+        left = search.left(self._storage, one.files, spec.file_schemas)
+        if one.kept is not None:
+            one.kept.keep()
+        for file, places in left:
+            if len(places) * ROWS_PER_KEY > file.record.row_count:
+                reads.append((spec, whole(file.record, False)))
+            else:
                 keys = search.keys.take(places)
                 values = {name: flat(pc.unique(keys[name])) for name in keys.column_names}
                 bound = one.join.sought(values, ends=False).bind(schema)
                 narrow = replace(spec, predicate=None if bound.always_true else bound)
-                reads.append((narrow, replace(task, filtered=True)))
+                reads.append((narrow, whole(file.record, True)))
         return reads
 
     def _staying(self, one: _LookUp, task: ScanTask, table: pa.Table) -> pa.Table:
