@@ -37,6 +37,10 @@ def sql(shared: Shared, query: str, to: str | None) -> None:
         raise InvalidOptionError(
             option="sql", reason="needs the package duckdb: pip install 'plake[duckdb]'."
         ) from exc
+    import pyarrow as pa
+
+    from lakehouse_source.schema.variant_storage import from_arrows
+
     target = shared.target()
     try:
         # Names of tables are not those of Python's variables.
@@ -47,12 +51,13 @@ def sql(shared: Shared, query: str, to: str | None) -> None:
             _check_select(duckdb, query)
             make_views(connection, query, names, target.storage_options())
             found = connection.sql(query).to_arrow_reader(10_000)
-            schema = found.schema
+            schema = from_arrows(found.schema.empty_table()).schema
             if len(set(schema.names)) < len(schema.names):
                 raise InvalidOptionError(
                     option="sql", reason="two columns have one name: rename one with AS."
                 )
-            write_batches(schema, found, shared, to)
+            tables = (from_arrows(pa.Table.from_batches([batch])) for batch in found)
+            write_batches(schema, (b for t in tables for b in t.to_batches()), shared, to)
     except duckdb.Error as exc:
         raise InvalidOptionError(option="sql", reason=" ".join(str(exc).split())) from exc
 

@@ -21,6 +21,7 @@ from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import PythonValue
 from lakehouse_source.schema.types import card
+from lakehouse_source.schema.variant import is_variant
 
 # Options that make DuckDB read exactly the columns of exactly these files.
 _NAMES = "hive_partitioning = false, union_by_name = false"
@@ -38,7 +39,9 @@ def _lacks(type_: pa.DataType) -> bool:
 
 
 _POSITION = "file_row_number"
-ENGINE = Engine(_is_path, _POSITION, "DuckDB", _lacks, has_tables_without_columns=False)
+# DuckDB 1.5 has VARIANT, and takes none from Arrow.
+_HAS_VARIANT = int(duckdb.__version__.split(".")[0]) >= 2
+ENGINE = Engine(_is_path, _POSITION, "DuckDB", _lacks, False, _HAS_VARIANT)
 # For a connection that may not open files.
 ROWS_ONLY = replace(ENGINE, is_path=lambda _path: False)
 
@@ -148,7 +151,7 @@ def _literal(value: PythonValue | None, type_: pa.DataType) -> str:
 
 
 def _type(type_: pa.DataType) -> str:
-    name = card(type_).duckdb
+    name = "VARIANT" if is_variant(type_) else card(type_).duckdb
     if name is not None:
         return name
     below = children(type_)

@@ -61,18 +61,19 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.schema.ordinal import PythonValue, domain, from_ordinal
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
-from lakehouse_source.schema.variant_storage import as_json
+from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant_storage import as_arrows, as_json
 from lakehouse_source.storage import Storage
 
 # --- Which types, and which casts, mean the same to plake and to every engine.
 
 
-def is_plain(type_: pa.DataType) -> bool:
-    """Tell whether every engine reads the type from Parquet as the same values."""
+def is_plain(type_: pa.DataType, has_variant: bool = False) -> bool:
+    """Tell whether every engine, or one that has VARIANT, reads the type as the same values."""
     t = pa.types
     if t.is_struct(type_) or t.is_list(type_):
-        return all(is_plain(child.type) for child in children(type_))
-    return card(type_).engines
+        return all(is_plain(child.type, has_variant) for child in children(type_))
+    return card(type_).engines or (has_variant and is_variant(type_))
 
 
 def is_exact_cast(stored: pa.Field, now: pa.Field) -> bool:
@@ -195,7 +196,8 @@ class Engine:
     `is_path` tells whether it reads a text as the path of one file. Its queries have one
     scan for each group of files. `position` is the name under which the engine gives the
     position of a row in its file, which no column may have; None: it gives none. `lacks` tells
-    whether it has no type for the values of a type that is not nested.
+    whether it has no type for the values of a type that is not nested. Without `has_variant` it
+    gets JSON texts.
     """
 
     is_path: Callable[[str], bool]
@@ -203,6 +205,11 @@ class Engine:
     name: str = "the engine"
     lacks: Callable[[pa.DataType], bool] = lambda _type: False
     has_tables_without_columns: bool = True
+    has_variant: bool = False
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        """Rows that plake read, with types that the engine has."""
+        return as_arrows(table) if self.has_variant else as_json(table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +276,7 @@ def hand_over(
         else:
             rest += some
     rows = concatenated(list(read_all(spec, tuple(rest), storage)), spec.output_schema)
-    rows = as_json(rows)  # engines have no such type, or another one
+    rows = engine.rows(rows)
     return HandOver(
         rows.schema,
         (
@@ -494,7 +501,8 @@ class _Division:
         found: dict[str, pa.Field | None] = {}
         for field in self._fields:
             source = None if field.name in self._spec.partition_by else by_id(field, stored)
-            if not is_plain(field.type) or (source and not is_exact_cast(source, field)):
+            plain = is_plain(field.type, self._engine.has_variant)
+            if not plain or (source and not is_exact_cast(source, field)):
                 return None
             default = self._defaults.get(field.name)
             if source is None and default is not None and not is_literal(default, field.type):

@@ -265,7 +265,9 @@ class Changes:
         >>> connection.sql("SELECT _change_type, count(*) FROM fed GROUP BY 1").fetchall()
         [('insert', 4)]
         """
-        connection.register(name, as_json(self.to_table()))
+        from lakehouse_source.engines.duckdb import ENGINE
+
+        connection.register(name, ENGINE.rows(self.to_table()))
         return connection.table(name)
 
     def to_polars(self) -> Any:

@@ -19,6 +19,7 @@ from lakehouse_source.schema.fields import (
 )
 from lakehouse_source.schema.variant import (
     STORAGE,
+    VARIANT,
     Tree,
     holds_variant,
     is_variant,
@@ -99,6 +100,49 @@ def as_json(table: pa.Table) -> pa.Table:
         if has_variant([field]):
             table = _with_column(table, at, _with_texts(field), _as_text)
     return table
+
+
+# Arrow's own type of VARIANT, of which PyArrow 26 has no class: DuckDB takes and gives it.
+_MARK = {b"ARROW:extension:name": b"arrow.parquet.variant", b"ARROW:extension:metadata": b""}
+
+
+def as_arrows(table: pa.Table) -> pa.Table:
+    """The rows with Arrow's own type for VARIANT."""
+    for at, field in enumerate(table.schema):
+        if has_variant([field]):
+            table = _with_column(table, at, _marked(field), _as_struct)
+    return table
+
+
+def from_arrows(table: pa.Table) -> pa.Table:
+    """The rows with VARIANT for Arrow's own type.
+
+    Raises:
+        CorruptDatasetError: a value lacks its bytes.
+    """
+    for at, field in enumerate(table.schema):
+        known = _unmarked(field)
+        if has_variant([known]):
+            column, known = with_variants(table.column(at), field, known, _of_name)
+            table = table.set_column(at, known, column)
+    return table
+
+
+def _marked(field: pa.Field) -> pa.Field:
+    if is_variant(field.type):
+        return field.with_type(STORAGE).with_metadata({**(field.metadata or {}), **_MARK})
+    return field.with_type(map_children(field.type, _marked))
+
+
+def _unmarked(field: pa.Field) -> pa.Field:
+    kept = {name: one for name, one in (field.metadata or {}).items() if name not in _MARK}
+    if (field.metadata or {}).get(b"ARROW:extension:name") == _MARK[b"ARROW:extension:name"]:
+        return field.with_type(VARIANT).with_metadata(kept)
+    return field.with_type(map_children(field.type, _unmarked))
+
+
+def _of_name(target: pa.Field, sources: Sequence[pa.Field]) -> pa.Field | None:
+    return next((one for one in sources if one.name == target.name), None)
 
 
 def _with_column(

@@ -175,6 +175,21 @@ def test_a_file_that_no_row_is_needed_of_is_not_opened(
     assert plake("sql", query.format(3), "--catalog", url).err.startswith("PLAKE_STORAGE: ")
 
 
+@pytest.mark.skipif(duckdb.__version__ < "2", reason="DuckDB 1.5 takes none from Arrow")
+def test_values_of_variant_are_asked_and_shown(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/lake.db"
+    with lake.open_catalog(url) as own:
+        rows = {"id": [1, 2, 3], "v": lake.variant([{"a": [1.5]}, {"a": "x"}, None])}
+        lake.write_dataset(rows, tmp_path / "t", catalog=own)
+        own.register("t", tmp_path / "t")
+    query = "SELECT v, v.a AS a, {'w': v} AS s FROM t WHERE id < 3 ORDER BY v.a = 'x'"
+    done = plake("sql", query, "--catalog", url, "-o", "json")
+    assert done.rows == [
+        {"v": '{"a":[1.5]}', "a": "[1.5]", "s": {"w": '{"a":[1.5]}'}},
+        {"v": '{"a":"x"}', "a": '"x"', "s": {"w": '{"a":"x"}'}},
+    ]
+
+
 def test_what_is_no_select_is_refused(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/lake.db"
     with lake.open_catalog(url) as catalog:

@@ -18,6 +18,9 @@ import lakehouse_source as lake
 from lakehouse_source.schema.variant_shredding import from_struct
 
 duckdb = pytest.importorskip("duckdb")
+needs_arrow = pytest.mark.skipif(
+    duckdb.__version__ < "2", reason="DuckDB 1.5 neither shreds nor takes it from Arrow"
+)
 
 TEXTS = [
     '{"user": {"id": 7, "name": "é"}, "ts": 1.5, "tags": ["a", null]}',
@@ -135,6 +138,10 @@ def test_values_inside_of_other_types(tmp_path: Path) -> None:
     maps = pa.table({"m": given["m"]}).to_pylist(maps_as_pydicts="strict")
     rows = [{**row, **map_} for row, map_ in zip(given.to_pylist(), maps)]
     assert [dict(zip(found.columns, row)) for row in found.fetchall()] == rows
+    if duckdb.__version__ >= "2":
+        view = dataset.scan().to_duckdb(duckdb.connect()).order("id")
+        assert " ".join(map(str, view.types[1:])) == kinds
+        assert [dict(zip(view.columns, row)) for row in view.fetchall()] == rows
     bounds = dict(dataset.inspect.row_groups()["bounds"].to_pylist()[0])
     assert (bounds["s.v"]["null_count"], bounds["s.n"]["null_count"]) == (10, 4)
     assert dataset.scan("s.v:a::int = 8").to_table()["id"].to_pylist() == [8]
@@ -178,16 +185,40 @@ def test_values_inside_of_other_types(tmp_path: Path) -> None:
 def test_engines_without_the_type_get_json(tmp_path: Path) -> None:
     scan = write(tmp_path).scan("id = 0")
     text = '{"tags":["a",null],"ts":1.5,"user":{"id":7,"name":"é"}}'
-    connection = duckdb.connect()
-    scan.to_duckdb(connection, "t")
-    assert connection.sql("SELECT v, v->>'$.user.id' FROM t").fetchall() == [(text, "7")]
     polars = pytest.importorskip("polars")
     assert scan.to_polars().collect()["v"].to_list() == [text]
     feed = lake.open_dataset(tmp_path).changes(1)
     assert feed.to_polars().filter(polars.col("id") == 0).collect()["v"].to_list() == [text]
-    assert feed.to_duckdb(connection, "f").filter("id = 0").fetchall()[0][1] == text
     with pytest.raises(lake.SchemaMismatchError, match="Arrow's scanner has no type"):
         scan.to_dataset()
+
+
+OBJECTS = [*lake.variant(TEXTS, json=True).to_pylist()]
+
+
+@needs_arrow
+def test_duckdb_gets_its_own_type(tmp_path: Path) -> None:
+    """From files that it reads by itself, and from rows that plake hands over."""
+    dataset, connection = write(tmp_path / "t"), duckdb.connect()
+    view = dataset.scan().to_duckdb(connection, "t")
+    handed = dataset.scan("v:user.id::int = 7 OR id > 0").to_duckdb(connection, "h")
+    fed = dataset.changes(1).to_duckdb(connection, "f").order("id").project("id, v")
+    for relation in (view, handed, fed):
+        assert (str(relation.types[1]), relation.order("id").fetchall()) == (
+            "VARIANT",
+            list(enumerate(OBJECTS)),
+        )
+    assert "from memory" not in str(
+        connection.sql("SELECT sql FROM duckdb_views() WHERE view_name = 't'")
+    )
+    assert connection.sql("SELECT id FROM h WHERE v.user.id = 7").fetchall() == [(0,)]
+    assert connection.sql("SELECT id FROM t WHERE v.user.id = '8'").fetchall() == [(3,)]
+    dataset.add_column("w", lake.variant([]).type)
+    dataset.delete("id = 1")
+    later = dataset.refresh().scan().to_duckdb(connection, "t")
+    assert str(later.types[2]) == "VARIANT"
+    kept = [(n, one, None) for n, one in enumerate(OBJECTS) if n != 1]
+    assert later.order("id").fetchall() == kept
 
 
 @pytest.mark.parametrize(
@@ -247,6 +278,7 @@ def random_document(dice: random.Random, depth: int = 0) -> Any:
     return [random_document(dice, depth + 1) for _ in range(dice.randrange(4))]
 
 
+@needs_arrow
 def test_shredded_files_of_duckdb_are_read_whole(tmp_path: Path) -> None:
     dice = random.Random(5)
     documents = [random_document(dice) for _ in range(1000)]

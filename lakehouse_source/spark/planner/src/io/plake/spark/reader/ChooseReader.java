@@ -36,6 +36,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.PushVariantIntoScan;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.internal.SQLConf;
@@ -48,6 +49,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.sql.types.VariantType;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
@@ -170,7 +172,9 @@ public final class ChooseReader extends SparkStrategy {
             scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
             SparkSession.active(), response.note),
         CollectionConverters.asScala(output).toSeq(), Option.empty(), false, Option.empty());
-    return rebuild(plan, relation, swapped, new Hide(partitioned.keySet(), unpushed));
+    // Spark ran its rule over relations of files before this one was there.
+    return PushVariantIntoScan.apply(
+        rebuild(plan, relation, swapped, new Hide(partitioned.keySet(), unpushed)));
   }
 
   private static LogicalPlan rebuild(
@@ -332,7 +336,8 @@ public final class ChooseReader extends SparkStrategy {
     }
 
     private static Expression hidden(Expression node) {
-      return !(node instanceof AttributeReference) ? node
+      // Files have no column of the name under which Spark reads a path.
+      return !(node instanceof AttributeReference) || node.dataType() instanceof VariantType ? node
           : new Coalesce(CollectionConverters.asScala(List.of(node)).toSeq());
     }
   }

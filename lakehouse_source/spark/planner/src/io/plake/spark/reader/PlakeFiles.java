@@ -17,6 +17,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.catalog.BucketSpec;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -233,6 +234,14 @@ public final class PlakeFiles implements FileIndex {
         Map<String, String> options, SparkSession session, String note) {
       super(files, partitioned, stored, Option.empty(), format, options, session);
       this.note = note;
+    }
+
+    /** Spark's rule for paths of VARIANT gives it other columns. */
+    @Override
+    public HadoopFsRelation copy(
+        FileIndex files, StructType partitioned, StructType stored, Option<BucketSpec> buckets,
+        FileFormat format, Map<String, String> options, SparkSession session) {
+      return new Relation(files, partitioned, stored, format, options, session, note);
     }
 
     @Override
