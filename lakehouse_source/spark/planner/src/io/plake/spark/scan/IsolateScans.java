@@ -141,9 +141,11 @@ public final class IsolateScans extends Rule<LogicalPlan> {
       return relation;
     }
     try {
+      // Spark has added all of these columns where a query names one.
+      boolean hasHidden = relation.output().size() > schema.size();
       PythonTable isolated = IsolatedTable.of(
           sourceOf(table, relation.options()), schema, request,
-          table instanceof FrameTable placed ? placed.hidden() : Map.of());
+          hasHidden && table instanceof FrameTable placed ? placed.hidden() : Map.of());
       return Relations.copy(relation, isolated, relation.options());
     } catch (ReflectiveOperationException e) {
       Feature.PUSHDOWN.failed(e);

@@ -9,6 +9,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -26,6 +27,12 @@ final class RowOperation implements StatementTarget, SupportsDelta {
   RowOperation(StatementTable table, Command command) {
     this.table = table;
     this.command = command;
+  }
+
+  /** The operation of the target of a statement; null for any other table. */
+  static RowOperation of(Object table) {
+    return table instanceof RowLevelOperationTable target
+        && target.operation() instanceof RowOperation found ? found : null;
   }
 
   StatementTable table() {

@@ -35,7 +35,6 @@ import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
-import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
@@ -181,13 +180,6 @@ public final class RowStatements extends Rule<LogicalPlan> {
   private static boolean isOurs(StreamingRelationV2 stream) {
     return stream.table() instanceof PlakeTable || StreamErrors.areOf(stream.table())
         || stream.table() instanceof PythonTable && Relations.SOURCE.equals(stream.sourceName());
-  }
-
-  /** The operation of the target of a statement; null for any other table. */
-  static RowOperation operationOf(Object table) {
-    return table instanceof RowLevelOperationTable
-            && ((RowLevelOperationTable) table).operation() instanceof RowOperation
-        ? (RowOperation) ((RowLevelOperationTable) table).operation() : null;
   }
 
   /** Whether the options of a frame name a version, or ask about the dataset. */

@@ -38,7 +38,7 @@ public final class RowWrites extends Rule<LogicalPlan> {
 
   private static LogicalPlan changed(LogicalPlan node) {
     if (node instanceof WriteDelta delta && delta.table() instanceof DataSourceV2Relation target) {
-      RowOperation operation = RowStatements.operationOf(target.table());
+      RowOperation operation = RowOperation.of(target.table());
       return operation == null ? node : append(
           target, delta.query(), operation.table(), operation.command(), operation);
     }
