@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ _PRIMARY = "PRIMARY KEY"
 _KEY_KINDS = ("bool", "int", "decimal", "date", "timestamp", "time", "string", "binary")
 
 
+@lru_cache(maxsize=256)
 def key_columns(expression: str) -> tuple[str, ...]:
     """The columns of a key, from the text of a constraint; none: it is a CHECK.
 
@@ -69,6 +71,23 @@ def key_columns(expression: str) -> tuple[str, ...]:
 def is_primary(expression: str) -> bool:
     """Tell whether the text of a constraint is that of a primary key."""
     return expression.startswith(f"{_PRIMARY} (")
+
+
+def ascending_ends(values: pa.Array) -> pa.Array | None:
+    """The first and the last of values, each greater than the one before. None: they are not."""
+    if values.null_count or not len(values):
+        return None
+    if not pc.all(pc.less(values[:-1], values[1:]), min_count=0).as_py():
+        return None
+    return values[:1] if len(values) == 1 else pa.concat_arrays([values[:1], values[-1:]])
+
+
+def may_ascend(constraint: Constraint, schema: pa.Schema) -> bool:
+    """Tell whether keys that ascend, as Arrow compares them, are all different."""
+    if len(constraint.unique) != 1 or constraint.unique[0] not in schema.names:
+        return False
+    kind = domain(schema.field(constraint.unique[0]).type).kind
+    return kind in ("int", "date", "timestamp", "string")
 
 
 def primary_key(checks: Mapping[str, Check]) -> tuple[str, ...]:
@@ -177,6 +196,7 @@ class Constraint:
         )
 
 
+@lru_cache(maxsize=256)
 def _breaking(expression: str) -> PredicateSet:
     unique = key_columns(expression)
     if unique:

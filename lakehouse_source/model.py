@@ -96,7 +96,8 @@ class FileMetadata:
     field ids. `parquet_metadata` is the footer, or None where it was not kept: Spark's
     commit messages leave it out. `stats_complete` fills the catalog's column of that name:
     every writer records True, and no read depends on it. `sha256` is that of the file's bytes, None
-    where plake did not write them itself.
+    where plake did not write them itself. `ascending` has the first and the last value of the keys
+    of one column in which each row has a greater value than the row before.
 
     >>> file = lake.write_dataset(flights, "/data/flights").metadata[0]
     >>> file.row_count, file.partitions, len(file.row_groups)
@@ -112,6 +113,7 @@ class FileMetadata:
     parquet_metadata: Any = field(default=None, compare=False, repr=False)
     stats_complete: bool = True
     sha256: bytes | None = field(default=None, repr=False)
+    ascending: Mapping[str, pa.Array] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

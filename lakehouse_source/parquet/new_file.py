@@ -10,6 +10,7 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
@@ -18,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakehouse_source.constraints import ascending_ends, may_ascend
 from lakehouse_source.errors import StorageError
 from lakehouse_source.failpoints import reach
+from lakehouse_source.language.functions.rows import flat
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.footer import file_metadata, stored_positions
 from lakehouse_source.parquet.read_write_specs import WriteSpec
@@ -185,6 +188,9 @@ class NewFile:
             if (paths := paths_of(field)) and (tree := _tree(first.column(field.name), [*paths]))
         }
         self.stored = stored(file_schema, self.trees)
+        # The first and last values of keys, as long as they ascend.
+        keys = [one.unique[0] for one in spec.constraints if may_ascend(one, file_schema)]
+        self.ascending: dict[str, list[pa.Array]] = {name: [] for name in keys}
         self.nans: list[frozenset[int] | None] = []
         self.footers: list[pq.FileMetaData] = []
         self.kept_bytes = 0
@@ -217,6 +223,12 @@ class NewFile:
 
     def write(self, rows: pa.Table) -> None:
         rows = rows.select(self.schema.names)
+        for name in [*self.ascending]:
+            ends = ascending_ends(flat(rows.column(name)))
+            if ends is None:
+                del self.ascending[name]
+            else:
+                self.ascending[name].append(ends)
         nans = {leaf.id for leaf in self.floats if has_nan(rows, leaf)}
         table = stored_table(rows, self.trees)
         for name in self.trees:
@@ -242,7 +254,8 @@ class NewFile:
         reach("file closed")
         verify_stored(self.storage, self.path, size)
         reach("file verified")
-        return file_metadata(
+        together = {n: ascending_ends(pa.concat_arrays(ends)) for n, ends in self.ascending.items()}
+        found = file_metadata(
             self.footers[0],
             path=self.path,
             file_size_bytes=size,
@@ -252,6 +265,7 @@ class NewFile:
             nan_columns=self.nans,
             sha256=sha256,
         )
+        return replace(found, ascending={n: e for n, e in together.items() if e is not None})
 
     def abandon(self) -> None:
         """Close the file, without publishing it if the store allows this."""

@@ -332,7 +332,42 @@ class TestKeys:
         lake.write_dataset(table([*range(1, 2 * rows, 40)]), uri)
         assert len(read) <= 1, "one key in a thousand that is not there may seem to be"
 
-    @pytest.mark.parametrize("room", [0, 5_000])
+    @pytest.mark.parametrize("kind", ["long", "date", "timestamp", "text"])
+    @pytest.mark.sampled(1)
+    def test_keys_that_ascend_are_not_read(
+        self, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        type_, of = SPREAD[kind]
+        uri = tmp_path / "t"
+
+        def append(*numbers: int | None, parts: tuple[int, ...] = (), **options: Any) -> None:
+            values = [None if n is None else of(n) for n in numbers]
+            other = parts or [0] * len(numbers)
+            rows = pa.table({"k": pa.array(values, type_), "p": pa.array(other, pa.int8())})
+            lake.write_dataset(rows, uri, **options)
+
+        append(0, partition_by="p")
+        lake.open_dataset(uri).add_constraint("u", "UNIQUE (k)")
+        with monkeypatch.context() as patch:
+            patch.setattr(keys, "read_all", None)
+            append(3)
+            append(7, 8, 9, 10, 11, row_group_rows=2)
+            append(12, 13, 14, 15, parts=(0, 0, 1, 1))
+            append(5, 6)  # between others
+        with monkeypatch.context() as patch:
+            patch.setattr(keys, "MOST_VALUES", 2)
+            with pytest.raises(ConstraintViolationError):
+                append(1, 2, 3)
+        for wrong in ((5,), (4, 5), (16, 17, 18, 18), (18, 17, 17), (16, 16), (4, None, 4)):
+            with pytest.raises(ConstraintViolationError):
+                append(*wrong, row_group_rows=3)
+        with pytest.raises(ConstraintViolationError):
+            append(16, 17, 17, 18, parts=(0, 0, 1, 1))
+        with pytest.raises(ConstraintViolationError):
+            append(16, 18, 16, 18, parts=(0, 0, 1, 1))
+        append(16, 18, 17, 19, None, None, parts=(0, 0, 1, 1, 1, 0))
+
+    @pytest.mark.parametrize("room", [pytest.param(0, marks=pytest.mark.long), 5_000])
     def test_filters_that_do_not_fit_are_read_again(
         self, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -342,7 +377,7 @@ class TestKeys:
         draw, uri = random.Random(7), tmp_path / "t"
         every = [(a, b) for a in range(40) for b in range(20)]
         draw.shuffle(every)
-        files = [every[start : start + 40] for start in range(0, 400, 40)]
+        files = [every[start : start + 80] for start in range(0, 400, 80)]
         for number, some in enumerate(files):
             lake.write_dataset(pairs(some), uri, row_group_rows=9)
             if number == 0:

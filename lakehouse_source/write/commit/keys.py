@@ -1,14 +1,16 @@
 """Verb. Whether the keys of rows that a commit adds are new: a PRIMARY KEY or UNIQUE is checked.
 
 The key columns of the new files are read back, whoever wrote these, and compared with each other
-and with the rows of the dataset that the commit leaves. The catalog's index and bounds tell which
-files may hold a key; bloom filters and page indexes tell which pages, and only key columns are read
-of these. Under the lock the same is asked of the files that others added meanwhile. Rows that the
-same commit takes out hold no key.
+and with the rows of the dataset that the commit leaves. Where the writer saw that keys ascend, all
+are different, and they are read only if a file of the dataset may have one. The catalog's index and
+bounds tell which files may hold a key; bloom filters and page indexes tell which pages, and only
+key columns are read of these. Under the lock the same is asked of the files that others added
+meanwhile. Rows that the same commit takes out hold no key.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakehouse_source.catalog.base import Catalog
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.constraints import Constraint
+from lakehouse_source.constraints import Constraint, ascending_ends
 from lakehouse_source.deletion import positions_of
 from lakehouse_source.errors import constraint_sql
 from lakehouse_source.language.functions.rows import flat
@@ -120,21 +122,38 @@ class _Key:
         self.join = Join.of(constraint.unique, spec.schema)
         self._storage = Storage(spec.uri)
         self._read, self._tasks = read_new_files(spec, files, constraint.unique)
-        self._held: list[pa.Table] | None = []
+        first, *others = constraint.unique
+        self._ascending = [None if others else file.ascending.get(first) for file in files]
+        self.is_read = False
+        self._held: list[pa.Table] | None = None
         self.rows = 0
         self.ends: dict[str, pa.Array] = {}
 
     def check_alone(self) -> None:
-        """Check that no two of the new rows have one key."""
+        """Check that no two of the new rows have one key. Where they ascend, none is read."""
+        ends = _together(self._ascending)
+        if ends is not None:
+            self.ends = {self.constraint.unique[0]: ends}
+            self.rows = sum(task.row_count for task in self._tasks)
+            return
         found = first_repeated(self._keys(self.join, first_time=True))
         if found is not None:
             raise self.constraint.violation_of(self.shown(found), "another row of this commit")
+
+    def read(self) -> bool:
+        """Read keys that ascend; False: they were read before."""
+        if self.is_read:
+            return False
+        deque(self._keys(self.join, first_time=True), maxlen=0)
+        return True
 
     def shown(self, place: int) -> str:
         """A new row, as errors show it."""
         return row_at(self._read, self._tasks, self._storage, place, self.constraint.unique)
 
     def _keys(self, join: Join, first_time: bool = False) -> Iterator[pa.Table]:
+        if first_time:
+            self.is_read, self._held, self.rows = True, [], 0
         known = not first_time and self._held is not None
         tables = self._held or () if known else read_all(self._read, self._tasks, self._storage)
         begin, size = 0, 0
@@ -175,6 +194,15 @@ class _Key:
         return KeySearch(keys, [id for id in ids if id is not None])
 
 
+def _together(ascending: Sequence[pa.Array | None]) -> pa.Array | None:
+    """The least and the greatest key of files; None: their keys do not ascend together."""
+    found = [ends for ends in ascending if ends is not None]
+    if len(found) < len(ascending):
+        return None
+    order = pc.sort_indices(pa.concat_arrays([ends[:1] for ends in found])).to_pylist()
+    return ascending_ends(pa.concat_arrays([found[at] for at in order]))
+
+
 class NewKeys:
     """The keys of the rows that a commit adds, and the version up to which they were compared."""
 
@@ -208,14 +236,17 @@ class NewKeys:
         left = [one for one in self._keys if self._compared != {*one.constraint.unique}]
         if staged.options.change is Change.OVERWRITE or staged.base_version == 0 or not left:
             return
-        with catalog.read() as reader:
-            if _is_committed(reader, staged.key, staged):
-                return
-            if staged.options.change is Change.APPEND:
-                snapshot = open_snapshot(reader, staged.key, staged.uri, "")
-            else:  # what the commit takes out is known of this version
-                snapshot = base_snapshot(reader, staged)
-            found = self._look_ups(reader, snapshot, None, left)
+        while True:
+            with catalog.read() as reader:
+                if staged.options.change is Change.APPEND:
+                    snapshot = open_snapshot(reader, staged.key, staged.uri, "")
+                else:  # what the commit takes out is known of this version
+                    snapshot = base_snapshot(reader, staged)
+                found = self._look_ups(reader, snapshot, None, left)
+                if found and _is_committed(reader, staged.key, staged):
+                    return
+            if not [one for one in found if one.key.read()]:
+                break
         for one in found:
             self._compare(one, None)
         self._seen = snapshot.seen
@@ -256,6 +287,8 @@ class NewKeys:
         """Compare the keys with what others committed since, without the lock."""
         self._tries += 1
         staged = self._staged
+        for key in self._keys:
+            key.read()
         with catalog.read() as reader:
             if _is_committed(reader, staged.key, staged):
                 return
@@ -340,8 +373,9 @@ class NewKeys:
         if search is not None:
             found = search.within(known)
         else:
-            may = (file for file in known if evaluate(bound, file.bounds.__getitem__).may_match)
-            found = [(file, ANY_PLACE) for file in may]
+            if files is not None or key.is_read:
+                known = [one for one in known if evaluate(bound, one.bounds.__getitem__).may_match]
+            found = [(file, ANY_PLACE) for file in known]
         vectors: Mapping[int, DeletionVector] = {}
         if snapshot.has_vectors:
             vectors = reader.vectors([file.record.id for file, _ in found], snapshot.version)

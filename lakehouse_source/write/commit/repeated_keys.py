@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 
 import pyarrow as pa
@@ -62,10 +63,11 @@ class Join:
             for table in (THEIRS, MINE)
         }
 
-    @classmethod
-    def of(cls, columns: Sequence[str], schema: pa.Schema) -> Join:
+    @staticmethod
+    def of(columns: Sequence[str], schema: pa.Schema) -> Join:
         """For rows of one table."""
-        return cls(columns, schema, schema)
+        fields = pa.schema([schema.field(name) for name in columns])
+        return _of_one_table(tuple(columns), fields.serialize().to_pybytes())
 
     def keys(self, rows: pa.Table, table: str = MINE, begin: int = 0) -> pa.Table:
         """The keys of rows and the places of the rows, which are counted from `begin`.
@@ -95,6 +97,12 @@ class Join:
             else:
                 terms.append(is_in(column, found))
         return PredicateSet(all_of(terms)) if terms else PredicateSet.of(None)
+
+
+@lru_cache(maxsize=64)  # a twentieth of the time of a small commit
+def _of_one_table(columns: tuple[str, ...], fields: bytes) -> Join:
+    schema = pa.ipc.read_schema(pa.py_buffer(fields))
+    return Join(columns, schema, schema)
 
 
 def first_repeated(keys: Iterable[pa.Table]) -> int | None:
