@@ -1004,8 +1004,13 @@ MUTANTS = [
         ),
         (
             "the files of a dropped branch are those of nobody",
-            "        tx.expire_branch(record.id, branch.dataset_id)\n",
+            "    tx.expire_branch(record.id, branch.dataset_id)\n",
             "",
+        ),
+        (
+            "what a transaction only read must not have changed",
+            "if serializable or branch.version > branch.base_version:",
+            "if True:",
         ),
         (
             "rows get the identities of those of a branch",
@@ -1039,12 +1044,31 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "spark/session/transaction.py",
+        ("doors/test_transaction_routes.py",),
+        (
+            "versions from before a transaction are those of its branch",
+            "number is not None and number < base",
+            "False",
+        ),
+        (
+            "a transaction is of two catalogs",
+            "if self.owner != other.owner:",
+            "if False:",
+        ),
+    ),
+    *_in(
         "maintenance/vacuum.py",
         BRANCHES,
         (
             "vacuum deletes the files of branches",
             "self.datasets = [record, *lock_branches(tx, record)]",
             "self.datasets = [record]",
+        ),
+        (
+            "vacuum drops a transaction that has just begun",
+            "tx.abandoned_branches(record.id, options.abandoned_after_seconds)",
+            "tx.abandoned_branches(record.id, 0)",
         ),
     ),
     *_in(

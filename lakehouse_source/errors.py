@@ -384,6 +384,8 @@ class DatasetNotFoundError(PlakeError):
         first = self.hint or "Write to it first"
         if "#branch=" in self.dataset:
             first = "Make the branch first, by branch(name) of the open dataset"
+        if "#branch=transaction-" in self.dataset:
+            first = "The transaction of the Spark session has ended: make its frames again"
         what, check = f"no dataset at {self.dataset} in catalog {self.catalog}", "path"
         if self.name is not None:
             what = f"no dataset has the name {self.name!r} in catalog {self.catalog}"

@@ -161,6 +161,11 @@ class VacuumPlanner:
         # The files of branches are in the same folder, and some are in several of these datasets.
         self.datasets = [record, *lock_branches(tx, record)]
         if not options.dry_run:
+            ended = tx.abandoned_branches(record.id, options.abandoned_after_seconds)
+            for id in ended:
+                tx.expire_branch(record.id, id)
+                tx.drop_dataset(id)
+            self.datasets = [one for one in self.datasets if one.id not in ended]
             for one in self.datasets:  # a file that only a dropped tag kept expires now
                 tx.expire(one.id, one.oldest_version)
         self.listed = listed

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         PlakeOptimizeBuilder,
         PlakeTableBuilder,
     )
+    from lakehouse_source.spark.tables.transaction import transaction
     from lakehouse_source.spark.writing.clustered_write import write
     from lakehouse_source.spark.writing.last_commit import last_commit
     from lakehouse_source.spark.writing.statements import PlakeMergeBuilder
@@ -47,6 +48,7 @@ __all__ = [
     "open",
     "planner_jar",
     "status",
+    "transaction",
     "write",
 ]
 
@@ -56,6 +58,7 @@ _LATER = {
     **dict.fromkeys(("PartStatus", "PlannerStatus", "status"), "session.planner_status"),
     "write": "writing.clustered_write",
     "convert": "tables.convert_folder",
+    "transaction": "tables.transaction",
     **dict.fromkeys(("PlakeTable", "open"), "tables.plake_table"),
     **dict.fromkeys(
         ("IdentityGenerator", "PlakeOptimizeBuilder", "PlakeTableBuilder"), "tables.table_builder"

@@ -74,6 +74,8 @@ class PlakeDataSource(DataSource):
             from lakehouse_source.catalog.committer import claim
 
             claim(**self._own[Message.CLAIMS])
+        if Message.TRANSACTION in self._own:
+            _route(self.options, self._own)
 
     @property
     def _frame(self) -> Frame:
@@ -205,7 +207,8 @@ def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:
         if key in own:
             from lakehouse_source.spark.tables.commands import ResponseFrame
 
-            return ResponseFrame(own[key], options, may_change=key == Message.COMMAND)
+            body = {**own[key], Message.TRANSACTION: own.get(Message.TRANSACTION)}
+            return ResponseFrame(body, options, may_change=key == Message.COMMAND)
     if reads_changes(options):
         from lakehouse_source.spark.reading.changes_frame import ChangesFrame
 
@@ -213,6 +216,29 @@ def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:
     from lakehouse_source.spark.reading.rows_frame import RowsFrame
 
     return RowsFrame(options)
+
+
+def _route(options: MutableMapping[str, str], own: Mapping[str, Any]) -> None:
+    """In a transaction of the session, let a path mean the branch of its table.
+
+    Raises:
+        PlakeError: the dataset cannot be in the transaction.
+    """
+    from lakehouse_source.spark.session.options import on_branch, reads_changes
+    from lakehouse_source.spark.session.secrets import split_storage_options
+    from lakehouse_source.spark.session.transaction import routed
+
+    asks = Message.REQUEST in own or Message.COMMAND in own or Message.TASKS in own
+    if asks or "path" not in options or reads_changes(options):
+        return
+    options["path"] = routed(
+        own[Message.TRANSACTION],
+        on_branch(options["path"], options.pop("branch", None)),
+        options.get("catalog"),
+        split_storage_options(options)[1],
+        version=options.get("version") or options.get("versionasof"),
+        time=options.get("timestampasof"),
+    )
 
 
 def _refuse_own(options: MutableMapping[str, str]) -> None:

@@ -22,6 +22,7 @@ from lakehouse_source.storage.uris import (
     RESERVED_FOLDER,
     SHARED,
     UriOfCatalog,
+    branch_of_transaction,
     canonical_uri,
     check_relative,
     local_path,
@@ -30,6 +31,7 @@ from lakehouse_source.storage.uris import (
     split_branch,
     split_shared,
     with_branch,
+    without_transaction,
 )
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Storage",
     "StorageLocation",
     "UriOfCatalog",
+    "branch_of_transaction",
     "canonical_uri",
     "check_relative",
     "claim_folder",
@@ -53,4 +56,5 @@ __all__ = [
     "split_shared",
     "verified",
     "with_branch",
+    "without_transaction",
 ]

@@ -25,6 +25,9 @@ _AZURE_HOST = "dfs.core.windows.net"
 # The text between the folder of a dataset and the name of a branch. A canonical URI has no other
 # `#`.
 BRANCH = "#branch="
+_OF_TRANSACTION = re.compile(
+    "transaction-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
+)
 # Every character that a URI may contain, `%` included.
 _LEGAL = "%/:?#[]@!$&'()*+,;=-._~"
 
@@ -90,6 +93,26 @@ def split_branch(uri: str) -> tuple[str, str | None]:
 def with_branch(folder: str, name: str | None) -> str:
     """The URI of a branch of the dataset in a folder; None: of the dataset itself."""
     return folder if name is None else type(folder)(f"{folder}{BRANCH}{name}")
+
+
+def branch_of_transaction(id: str) -> str:
+    """The name of the branches of a transaction, by its UUIDv7.
+
+    Raises:
+        InvalidOptionError: the text is no UUIDv7.
+    """
+    name = f"transaction-{id}"
+    if not _OF_TRANSACTION.fullmatch(name):
+        raise InvalidOptionError(
+            option="transaction", value=id, reason="is not the id of a transaction."
+        )
+    return name
+
+
+def without_transaction(uri: str) -> str:
+    """The URI of a dataset, given that of its branch in a transaction; any other as it is."""
+    folder, branch = split_branch(uri)
+    return folder if branch is not None and _OF_TRANSACTION.fullmatch(branch) else uri
 
 
 def _local_uri(path: str) -> str:

@@ -14,6 +14,7 @@ import uuid6
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import CatalogTransaction, base
+from lakehouse_source.write.metadata import refs
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 from tests.verbs.test_maintenance import local_clock_off_by
 
@@ -612,3 +613,70 @@ def test_random_programs_on_two_branches(seed: int, tmp_path: Path) -> None:
             assert {row["id"]: row["k"] for row in found} == rows[one]
             assert len(found) == opened.scan().count_rows() == len(rows[one])
     assert all(opened.verify(checksums=True).ok for opened in datasets.values())
+
+
+TRANSACTION = "transaction-" + str(uuid6.uuid7())
+
+
+def test_branches_of_one_name_become_visible_together_or_not_at_all(
+    catalog: lake.Catalog, dataset: lake.Dataset, tmp_path: Path
+) -> None:
+    lake.write_dataset({"id": [0], "k": ["c"]}, tmp_path / "others", catalog=catalog)
+    other = lake.open_dataset(tmp_path / "others", catalog=catalog)
+    both = [dataset, other]
+
+    def begin() -> list[lake.Dataset]:
+        return [one.branch(TRANSACTION) for one in both]
+
+    def end(*, serializable: bool = False) -> None:
+        addresses = [one._address for one in both]
+        refs.commit_branches(catalog, addresses, TRANSACTION, serializable=serializable)
+
+    mine, theirs = begin()
+    mine.delete("id = 3")
+    add(catalog, mine, 20)
+    add(catalog, theirs, 21)
+    expected = ids(mine.refresh()), ids(theirs.refresh())
+    end()
+    assert tuple(ids(one.refresh()) for one in both) == expected
+    assert [one.branches() for one in both] == [{}, {}]
+    changed = dataset.changes(4).to_table()
+    assert changed.select(["id", "_change_type", "_commit_version"]).to_pylist() == [
+        {"id": 3, "_change_type": "delete", "_commit_version": 4},
+        {"id": 20, "_change_type": "insert", "_commit_version": 5},
+    ]
+    # One that was only read may have changed, unless the reads are to be as they were.
+    mine, theirs = begin()
+    add(catalog, theirs, 22)
+    add(catalog, dataset, 23)
+    with pytest.raises(lake.CommitConflictError, match="things"):
+        end(serializable=True)
+    end()
+    assert ids(dataset.refresh()) == sorted([*expected[0], 23])
+    assert ids(other.refresh()) == [0, 21, 22]
+    # The second one fails: the first one shows nothing, and both branches are still there.
+    for first, second in (both, both[::-1]):
+        mine, theirs = begin()
+        add(catalog, mine, 30)
+        add(catalog, theirs, 31)
+        add(catalog, second, 32)
+        with pytest.raises(lake.CommitConflictError, match=f"{Path(second.uri).name}"):
+            end()
+        assert not {30, 31} & {*ids(first.refresh()), *ids(second.refresh())}
+        for one in both:
+            one.drop_branch(TRANSACTION)
+
+
+def test_a_transaction_whose_process_died_is_dropped_by_vacuum(
+    catalog: lake.Catalog, dataset: lake.Dataset
+) -> None:
+    for name in (TRANSACTION, "transaction-of-mine", "audit"):
+        add(catalog, dataset.branch(name), 20)
+    report = dataset.vacuum(retention_seconds=0, allow_short_retention=True)
+    assert len(dataset.branches()) == 3, "it began less than a day ago"
+    report = dataset.vacuum(**NOW)
+    assert set(dataset.branches()) == {"transaction-of-mine", "audit"}
+    assert report.files_removed == 1  # the one that only this branch had
+    assert ids(dataset.refresh()) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    for name in dataset.branches():
+        assert ids(dataset.branch(name)) == [0, 1, 3, 4, 5, 6, 7, 8, 9, 20]

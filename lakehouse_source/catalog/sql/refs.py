@@ -128,6 +128,12 @@ BEGIN = (
     "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
     "properties_json = ? WHERE id = ?"
 )
+# The branches of transactions that nobody ended, by the form of their names in `storage/uris.py`.
+_ABANDONED = (
+    "SELECT b.branch_id FROM dataset_branches AS b JOIN datasets AS d ON d.id = b.branch_id "
+    "WHERE b.dataset_id = ? AND d.dropped_at IS NULL AND d.created_at < {now} - CAST(? AS BIGINT) "
+    "AND b.name LIKE 'transaction-________-____-7___-____-____________'"
+)
 # The branch gets the history of the dataset, so that streams and idempotency pairs continue. Ids of
 # writes are unique: those of the copies begin with the id of the write that made the branch.
 _COPY_HISTORY = (
@@ -279,6 +285,11 @@ class BranchChanges(BranchReader):
     def set_branch_base(self, branch_id: int, version: int) -> None:
         """Record the version up to which a branch and its dataset are the same."""
         self._session.execute(_SET_BASE, (version, branch_id))
+
+    def abandoned_branches(self, dataset_id: int, seconds: float) -> list[int]:
+        """The ids of a dataset's branches that a transaction made so long ago and did not end."""
+        values = (dataset_id, int(seconds * 1_000_000))
+        return [row[0] for row in self._session.query(_ABANDONED, values)]
 
     def expire_branch(self, dataset_id: int, branch_id: int) -> None:
         """Let the files of a branch expire now, in the catalog's rows of its dataset.

@@ -436,6 +436,8 @@ class Setting:
     BATCHES = "spark.plake.planner.batches.enabled"
     # Prefix of an option's name: for all writes of the session, except streams.
     STATEMENT = "spark.plake.statement."
+    # The id of the session's open transaction.
+    TRANSACTION = "spark.plake.transaction"
     # A value of `Reader`: who reads Parquet files.
     READER = "spark.plake.planner.reader"
     # Names of Spark's catalogs, with commas: views of these run although the catalog is somebody
@@ -516,6 +518,8 @@ class Message:
     MODE = "write_mode"
     # Of a write or a request: who asks, as `Claim` tells, for the history.
     CLAIMS = "claims"
+    # Of all of these: the session's setting `Setting.TRANSACTION`, where it is set.
+    TRANSACTION = "transaction"
 
 
 class Claim:

@@ -43,6 +43,7 @@ from lakehouse_source.spark.session.options import (
     STREAM_READING,
     Options,
     reads_changes,
+    refuse_stream,
 )
 from lakehouse_source.spark.session.secrets import catalog_of_query
 from lakehouse_source.spark.types import columns_for, narrowed_structs, spark_schema
@@ -133,6 +134,7 @@ def stream_request(
     changes = reads_changes(options)
     known = CHANGES_STREAM_OPTIONS if changes else STREAM_READ_OPTIONS
     given = Options(options, known, STREAM_READING)
+    refuse_stream(given.path())
     version: int | str | None = given.text("startingVersion")
     timestamp = moment_of(given, "startingTimestamp")
     excluded = changes and given.flag(Changes.STARTING_INCLUSIVE) is False

@@ -22,8 +22,8 @@ from lakehouse_source.errors import (
     NamespaceNotFoundError,
 )
 from lakehouse_source.read.address import Address
+from lakehouse_source.spark.protocol.vocabulary import Message, RequestKey, RequestKind
 from lakehouse_source.spark.protocol.vocabulary import Place as Where
-from lakehouse_source.spark.protocol.vocabulary import RequestKey
 from lakehouse_source.spark.session.secrets import (
     PREFIX,
     catalog_of_query,
@@ -161,11 +161,29 @@ class Place:
 
 
 def place_of(request: Request) -> Place:
-    """Find a table.
+    """Find a table; in a transaction of the session, its branch.
 
     Raises:
         DatasetNotFoundError, InvalidOptionError
     """
+    place, id = _place_of(request), request.body.get(Message.TRANSACTION)
+    if id is None or request.body[RequestKey.COMMAND] == RequestKind.LOAD_CHANGES:
+        return place
+    from lakehouse_source.spark.session.transaction import routed
+
+    version, time = request.body.get(RequestKey.VERSION), request.body.get(RequestKey.MICROSECONDS)
+    path = routed(
+        id,
+        place.path,
+        place.catalog,
+        place.storage,
+        version=version or request.frame.get("versionasof"),
+        time=time or request.frame.get("timestampasof"),
+    )
+    return replace(place, path=path)
+
+
+def _place_of(request: Request) -> Place:
     _refuse_unknown_metadata_table(request)
     if request.is_path:
         return _place_of_path(request, with_branch(request.identifier[0], request.branch))
@@ -208,7 +226,7 @@ def _refuse_unknown_metadata_table(request: Request) -> None:
         return
     table = replace(request, body={**request.body, RequestKey.IDENTIFIER: parts})
     with suppress(DatasetNotFoundError, NamespaceNotFoundError):
-        if knows(place_of(table)):
+        if knows(_place_of(table)):
             raise InvalidOptionError(
                 option="table",
                 value=request.shown,

@@ -15,7 +15,7 @@ from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.properties import COLUMNS, KINDS
 from lakehouse_source.spark.protocol.vocabulary import Changes, Setting
 from lakehouse_source.spark.protocol.vocabulary import names as constants
-from lakehouse_source.storage import split_branch, with_branch
+from lakehouse_source.storage import split_branch, with_branch, without_transaction
 
 READ_OPTIONS = (
     "path",
@@ -94,6 +94,10 @@ STREAM_STATEMENT_OPTIONS = tuple(
     name for name in (*STATEMENT_OPTIONS, *_OF_SPARK) if name not in _OF_ONE_COMMIT
 )
 PARTITION_MODES = ("static", "dynamic")  # values of `partitionOverwriteMode`
+TAKES = (
+    "A transaction takes SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, ALTER TABLE and df.write "
+    "on tables that exist: do the rest before it or after it"
+)
 STREAM_READING = "streaming from"
 STREAM_WRITING = "streaming to"
 
@@ -299,6 +303,18 @@ def on_branch(path: str, branch: str | None) -> str:
             option="branch", value=branch, reason=f"is not that of the path: {named}."
         )
     return with_branch(folder, branch)
+
+
+def refuse_stream(path: str) -> None:
+    """Refuse a stream that was started in a transaction of the session.
+
+    Raises:
+        InvalidOptionError
+    """
+    if without_transaction(path) != path:
+        raise InvalidOptionError(
+            option="transaction", value="stream", reason=f"is no part. {TAKES}."
+        )
 
 
 def split_names(text: str) -> list[str]:

@@ -39,15 +39,14 @@ from lakehouse_source.spark.protocol.vocabulary import (
     Computed,
     Envelope,
     Failure,
+    Message,
     RequestKey,
     RequestKind,
     ResponseKey,
 )
 from lakehouse_source.spark.reading.rows_frame import RowsFrame
 from lakehouse_source.spark.session.catalog_request import Place, Request, place_of
-from lakehouse_source.spark.session.options import (
-    STREAM_ONLY_OPTIONS,
-)
+from lakehouse_source.spark.session.options import STREAM_ONLY_OPTIONS, TAKES
 from lakehouse_source.spark.tables.table_properties import shown
 from lakehouse_source.spark.types import literal_sql, spark_schema
 from lakehouse_source.storage import canonical_uri
@@ -92,6 +91,8 @@ CHANGES = {
     RequestKind.RENAME_VIEW: "catalog_views.rename_view",
 }
 
+# Changes that a transaction of the session takes.
+_OF_TRANSACTIONS = (RequestKind.TRUNCATE, RequestKind.ALTER)
 # Requests whose answer opens the table.
 _TABLES = (RequestKind.LOAD, RequestKind.EVOLVE, RequestKind.CREATE, RequestKind.ALTER)
 
@@ -193,6 +194,11 @@ def respond(request: Request, *, may_change: bool) -> dict[str, Any]:
     if command == RequestKind.LOAD_CHANGES:
         return {ResponseKey.TABLE: request.shown}
     place = READS.get(command)
+    changes = place is None or command == RequestKind.STAGE
+    if changes and request.body.get(Message.TRANSACTION) and command not in _OF_TRANSACTIONS:
+        raise InvalidOptionError(
+            option="transaction", value=command, reason=f"is not for one. {TAKES}."
+        )
     if place is None and not may_change:
         raise InvalidOptionError(
             option="request", value=command, reason="changes what is stored: no read does."

@@ -22,6 +22,7 @@ from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.spark.protocol.typed_json import ErrorMessage, from_json, to_json
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import take_configuration
+from lakehouse_source.spark.tables.transaction import refuse
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.add_files import read_footer
 from lakehouse_source.write.found_files import GivenFile
@@ -61,6 +62,7 @@ def convert(
     >>> lake.spark.convert(spark, "/data/plain").scan().count_rows()
     4
     """
+    refuse(spark, "convert")
     take_configuration()
     return convert_at(
         Address(folder, catalog, storage_options),

@@ -39,9 +39,29 @@ from lakehouse_source.spark.tables.layout_tasks import (
 from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.write.metadata.optimize import clustering
 
+
+def _end_transaction(call: Call) -> Iterator[tuple[str]]:
+    from lakehouse_source.spark.session.transaction import end
+
+    for path in end(**call.arguments):
+        yield (path,)
+
+
+_END_TRANSACTION = Operation(
+    "end_transaction",
+    "Commits or drops what a transaction of a session did: lake.spark.transaction(spark) calls it.",
+    (
+        Parameter("id", Type.TEXT, "the transaction", required=True),
+        Parameter("commit", Type.FLAG, "commit it, or drop it", required=True),
+        Parameter("serializable", Type.FLAG, "what it only read must not have changed", False),
+    ),
+    (Column("path", Type.TEXT, "a table of the transaction"),),
+    _end_transaction,
+    Subject.NONE,
+)
 PROCEDURES: Mapping[str, Operation] = {
     name: one for name, one in OPERATIONS.items() if one.is_called
-}
+} | {_END_TRANSACTION.name: _END_TRANSACTION}
 
 
 @dataclass(frozen=True, slots=True)

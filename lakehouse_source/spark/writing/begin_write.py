@@ -31,6 +31,7 @@ from lakehouse_source.spark.session.options import (
     STREAM_WRITING,
     WRITE_OPTIONS,
     Options,
+    refuse_stream,
     with_settings,
 )
 from lakehouse_source.spark.session.secrets import (
@@ -43,6 +44,7 @@ from lakehouse_source.spark.writing.column_changes import evolved
 from lakehouse_source.spark.writing.frame_writers import PlakeStreamWriter, PlakeWriter
 from lakehouse_source.spark.writing.in_tasks import Followed
 from lakehouse_source.spark.writing.row_change_write import RowChangeWriter, RowColumns
+from lakehouse_source.storage import without_transaction
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.conflicts import Change, Isolation, isolation_of
 from lakehouse_source.write.commit.options import WriteOptions, option_name
@@ -122,6 +124,7 @@ def stream_writer(
     plain, storage = split_storage_options(options)
     given = Options(plain, STREAM_WRITE_OPTIONS, STREAM_WRITING)
     path = given.path()
+    refuse_stream(path)
     check_no_secrets(path, storage)
     # A table that is dropped while a query runs must not be made again without a name.
     must_exist = own.get(Message.MODE) == Mode.EXISTING
@@ -135,7 +138,8 @@ def _own_version(reads: Sequence[tuple[str, int]], address: Address) -> SeenVers
 
     None: they come from elsewhere.
     """
-    own = [at for path, at in reads if Address(path, None).uri == address.uri]
+    uri = without_transaction(address.uri)
+    own = [at for path, at in reads if without_transaction(Address(path, None).uri) == uri]
     return SeenVersion(min(own)) if own else None
 
 
@@ -171,6 +175,7 @@ def begin_statement(
         given = Options(others, STATEMENT_OPTIONS, "changing rows of")
     else:
         given = Options(others, STREAM_STATEMENT_OPTIONS, STREAM_WRITING)
+        refuse_stream(given.path())
     change = CHANGES[statement[Statement.COMMAND]]
     base_version = statement[Statement.VERSION]
     added = statement.get(Statement.ADDED, False)

@@ -14,9 +14,10 @@ from lakehouse_source.spark.session.secrets import catalog_of_query
 def last_commit(spark: Any) -> TransactionRecord | None:
     """The commit of the last INSERT, UPDATE, DELETE, MERGE or `df.write` of this session.
 
-    None: it changed nothing or was skipped, or the session has not written. Its `summary` has
-    `rows_added` and `rows_removed`; after DELETE, UPDATE and MERGE also `rows_deleted`,
-    `rows_updated` and `rows_inserted`. Streams, and statements of other sessions, do not count.
+    None: it changed nothing, was skipped or was in a transaction that has ended, or the session has
+    not written. Its `summary` has `rows_added` and `rows_removed`; after DELETE, UPDATE and MERGE
+    also `rows_deleted`, `rows_updated` and `rows_inserted`. Streams, and statements of other
+    sessions, do not count.
 
     Raises:
         InvalidOptionError: the session has no planner extension, or is one of Spark Connect, whose

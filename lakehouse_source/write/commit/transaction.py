@@ -255,7 +255,7 @@ class TransactionCatalog(Catalog):
             return self._results
 
         def carried_out(tx: CatalogTransaction, _: object) -> bool:
-            _locked(tx, {one.key for one in self._entries})  # a running COMMIT holds the locks
+            locked(tx, {one.key for one in self._entries})  # a running COMMIT holds the locks
             return any(tx.transaction_by_write_id(one.write_id) for one in self._entries)
 
         found = self._with_ids(
@@ -320,7 +320,7 @@ class TransactionCatalog(Catalog):
         keys = {*further, *(one.key for one in self._entries)}
         if ending:
             keys |= {one.key for one in self._reads}
-        records = _locked(tx, keys)
+        records = locked(tx, keys)
         found = (tx.current(record.base_uri) for record in records)
         self._heads = {
             now.dataset.base_uri: SeenVersion(now.dataset.current_version, now.write_id)
@@ -362,7 +362,7 @@ class TransactionCatalog(Catalog):
             self._free_ids += tx.reserve_file_ids(max(count, _IDS_AT_ONCE))
 
 
-def _locked(tx: CatalogTransaction, keys: Collection[str]) -> list[DatasetRecord]:
+def locked(tx: CatalogTransaction, keys: Collection[str]) -> list[DatasetRecord]:
     """Lock datasets. Transactions that lock in different orders would wait for each other."""
     found = [record for record in map(tx.dataset, sorted(keys)) if record is not None]
     for record in sorted(found, key=lambda one: one.id):

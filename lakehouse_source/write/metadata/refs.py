@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ from lakehouse_source.storage import with_branch
 from lakehouse_source.write.commit.chosen_paths import rebuild_index
 from lakehouse_source.write.commit.evolution import encoded_anew
 from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
+from lakehouse_source.write.commit.transaction import locked
 
 # --- Tags: names of versions, which expiry keeps.
 
@@ -163,24 +164,37 @@ def drop_branch(catalog: Catalog, address: Address, name: str) -> None:
 
     def hide(tx: CatalogTransaction) -> int:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
-        branch = _existing_branch(tx, record, address.uri, name)
-        # Under the branch's lock: a running write commits before this, or finds that the branch is
-        # gone.
-        tx.lock_dataset(with_branch(record.base_uri, name))
-        tx.expire_branch(record.id, branch.dataset_id)
-        tx.drop_dataset(branch.dataset_id)
-        return branch.dataset_id
+        return _hide(tx, record, _existing_branch(tx, record, address.uri, name))
 
     def is_hidden(tx: CatalogTransaction, hidden: int) -> bool:
         return _branch_id(tx, address, name) != hidden
 
     hidden = in_transaction(catalog, address.uri, "", hide, carried_out=is_hidden, resolve=False)
-    # Without the lock of the dataset, which other writers need. If this fails, `make_branch` and
-    # `finish_drops` remove the rest.
-    with suppress(PlakeError):
-        in_transaction(
-            catalog, address.uri, "", lambda tx: tx.forget_dataset(hidden), resolve=False
-        )
+    _forget(catalog, address, [hidden])
+
+
+def _hide(tx: CatalogTransaction, record: DatasetRecord, branch: Branch) -> int:
+    """Remove a branch of a locked dataset from all readers and writers; returns its id."""
+    # Under the branch's lock: a running write commits before this, or finds that the branch is
+    # gone.
+    tx.lock_dataset(with_branch(record.base_uri, branch.name))
+    tx.expire_branch(record.id, branch.dataset_id)
+    tx.drop_dataset(branch.dataset_id)
+    return branch.dataset_id
+
+
+def _forget(catalog: Catalog, address: Address, hidden: Iterable[int]) -> None:
+    """Remove the rest of branches that are hidden, without the locks that other writers need.
+
+    What fails here is removed by `make_branch` and `finish_drops`.
+    """
+    for one in hidden:
+
+        def forget(tx: CatalogTransaction, id: int = one) -> None:
+            tx.forget_dataset(id)
+
+        with suppress(PlakeError):
+            in_transaction(catalog, address.uri, "", forget, resolve=False)
 
 
 def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
@@ -198,19 +212,66 @@ def fast_forward(catalog: Catalog, address: Address, name: str) -> WriteResult:
 
     def forward(tx: CatalogTransaction) -> WriteResult:
         record = existing(tx.lock_dataset(address.key), address.uri, catalog.redacted_url)
-        key = with_branch(record.base_uri, name)
         branch = _existing_branch(tx, record, address.uri, name)
-        uri = with_branch(address.uri, name)
-        theirs = existing(tx.lock_dataset(key), uri, catalog.redacted_url)
-        _check_unchanged(record, address.uri, branch)
-        check_readable(theirs, uri, branch.base_version, tx)
-        _take_over(tx, record, theirs, branch.base_version, write_id)
-        tx.set_branch_base(branch.dataset_id, theirs.current_version)
-        schema_version = tx.schema_at(record.id, theirs.current_version)[0]
-        return WriteResult(theirs.current_version, 0, 0, schema_version)
+        version = _forward(tx, catalog, address, record, branch, write_id)
+        tx.set_branch_base(branch.dataset_id, version)
+        return WriteResult(version, 0, 0, tx.schema_at(record.id, version)[0])
 
     done = is_committed(address.key, write_id)
     return in_transaction(catalog, address.uri, write_id, forward, carried_out=done)
+
+
+# --- Branches of a transaction: those of one name, of any datasets, become visible together.
+
+
+def check_may_drop(catalog: Catalog, address: Address) -> None:
+    """Refuse a login that could not drop a branch later.
+
+    Raises:
+        AccessDeniedError
+    """
+    in_transaction(catalog, address.uri, "", lambda tx: tx.drop_dataset(0), resolve=False)
+
+
+def commit_branches(
+    catalog: Catalog, addresses: Sequence[Address], name: str, *, serializable: bool
+) -> None:
+    """Commit the branches of one name of several datasets, and drop them, as one.
+
+    A branch without a version of its own was only read: its dataset may have changed, except where
+    the commit is `serializable`.
+
+    Raises:
+        CommitConflictError: something was committed to a dataset since its branch was made.
+            Nothing is committed.
+        VersionNotFoundError: a branch was dropped. Nothing is committed.
+        CommitUnknownError: the catalog was lost during the commit.
+    """
+    write_ids = [str(uuid6.uuid7()) for _ in addresses]
+
+    def work(tx: CatalogTransaction) -> list[int]:
+        keys = [one.key for address in addresses for one in (address, address.branch(name))]
+        locked(tx, keys)
+        hidden: dict[int, int] = {}
+        for address, write_id in zip(addresses, write_ids):
+            record = existing(tx.dataset(address.key), address.uri, catalog.redacted_url)
+            if record.id in hidden:  # under another spelling of its URI
+                continue
+            branch = _existing_branch(tx, record, address.uri, name)
+            if serializable or branch.version > branch.base_version:
+                _forward(tx, catalog, address, record, branch, write_id)
+            hidden[record.id] = _hide(tx, record, branch)
+        return list(hidden.values())
+
+    def carried_out(tx: CatalogTransaction, _: object) -> bool:
+        locked(tx, [address.key for address in addresses])  # a running COMMIT holds the locks
+        return any(map(tx.transaction_by_write_id, write_ids))
+
+    _forget(
+        catalog,
+        addresses[0],
+        in_transaction(catalog, addresses[0].uri, write_ids[0], work, carried_out=carried_out),
+    )
 
 
 # --- a branch begins ------------------------------------------------------------------
@@ -236,6 +297,24 @@ def _begin(
 
 
 # --- a dataset takes over a branch ------------------------------------------------------
+
+
+def _forward(
+    tx: CatalogTransaction,
+    catalog: Catalog,
+    address: Address,
+    record: DatasetRecord,
+    branch: Branch,
+    write_id: str,
+) -> int:
+    """Commit the versions of a branch to its locked dataset; returns the newest one."""
+    uri = with_branch(address.uri, branch.name)
+    locked = tx.lock_dataset(with_branch(record.base_uri, branch.name))
+    theirs = existing(locked, uri, catalog.redacted_url)
+    _check_unchanged(record, address.uri, branch)
+    check_readable(theirs, uri, branch.base_version, tx)
+    _take_over(tx, record, theirs, branch.base_version, write_id)
+    return theirs.current_version
 
 
 def _take_over(

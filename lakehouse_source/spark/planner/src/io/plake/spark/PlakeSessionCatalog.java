@@ -92,7 +92,11 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   }
 
   private boolean isOurs(Map<String, String> properties) {
-    return SessionEntry.isOurs(properties) && PlakeExtension.require(session);
+    if (!SessionEntry.isOurs(properties) || !PlakeExtension.require(session)) {
+      return false;
+    }
+    Channel.refuseInTransaction("CREATE TABLE");
+    return true;
   }
 
   // --- tables that are there -----------------------------------------------------
@@ -169,10 +173,29 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
     return entry.table(entry.channel.change(entry.named(request)), false);
   }
 
+  private void refuseInTransaction(Identifier table, String statement) {
+    if (Channel.isInTransaction() && entryOf(table) != null) {
+      Channel.refuseInTransaction(statement);
+    }
+  }
+
+  @Override
+  public boolean dropTable(Identifier table) {
+    refuseInTransaction(table, "DROP TABLE");
+    return super.dropTable(table);
+  }
+
+  @Override
+  public boolean purgeTable(Identifier table) {
+    refuseInTransaction(table, "DROP TABLE");
+    return super.purgeTable(table);
+  }
+
   @Override
   public void renameTable(Identifier table, Identifier renamed)
       throws NoSuchTableException, TableAlreadyExistsException {
     SessionEntry entry = entryOf(table);
+    refuseInTransaction(table, "ALTER TABLE ... RENAME TO");
     if (entry != null && entry.isManaged) {
       throw Refusal.because("The table " + entry.shown() + " cannot be renamed: it was created without"
           + " LOCATION, and Spark would move its folder.");

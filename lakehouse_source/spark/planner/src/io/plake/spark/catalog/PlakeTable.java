@@ -375,6 +375,14 @@ public class PlakeTable extends FrameTable
     channel.change(command);
   }
 
+  /**
+   * In a transaction another one than outside: Spark, from 4.2 on, takes what is cached of a name for
+   * every table of the name and the id. Spark 4.1 has no such method.
+   */
+  public String id() {
+    return Channel.isInTransaction() ? options.get(Vocabulary.Place.PATH) : null;
+  }
+
   /** Spark finds a cached plan by the equality of its tables. */
   @Override
   public boolean equals(Object other) {

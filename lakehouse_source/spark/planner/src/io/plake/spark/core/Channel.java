@@ -113,6 +113,33 @@ public final class Channel {
     return settings;
   }
 
+  /** Whether the session has an open transaction; what it does not take is refused. */
+  public static boolean isInTransaction() {
+    return transaction() != null;
+  }
+
+  /** @throws org.apache.spark.sql.AnalysisException a transaction is open, undeclared */
+  public static void refuseInTransaction(String statement) {
+    if (isInTransaction()) {
+      throw Refusal.because("[PLAKE_INVALID_OPTION] option 'transaction': " + statement
+          + " is not for a transaction of the session: do it before it or after it.");
+    }
+  }
+
+  private static String transaction() {
+    return SQLConf.get().getConfString(Vocabulary.Setting.TRANSACTION, null);
+  }
+
+  /** Adds to options of any call the session's transaction, where one is open. */
+  static CaseInsensitiveStringMap inTransaction(CaseInsensitiveStringMap given) {
+    if (!isInTransaction()) {
+      return given;
+    }
+    Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());
+    SealedOptions.put(options, Vocabulary.Message.TRANSACTION, transaction());
+    return new CaseInsensitiveStringMap(options);
+  }
+
   /** Adds to options of a write what the session's settings say of it, also where they do not. */
   static CaseInsensitiveStringMap withSettings(CaseInsensitiveStringMap given) {
     Map<String, String> options = new HashMap<>(given.asCaseSensitiveMap());

@@ -86,7 +86,8 @@ public class PlakeSource extends PythonDataSourceV2 {
     @Override
     public PythonDataSourceCreationResult createDataSourceInPython(
         String shortName, CaseInsensitiveStringMap options, Option<StructType> schema) {
-      CaseInsensitiveStringMap opened = SessionTimes.in(SealedOptions.opened(options));
+      CaseInsensitiveStringMap opened = SessionTimes.in(
+          SealedOptions.opened(Channel.inTransaction(options)));
       try {
         return made(opened, schema);
       } catch (Exception e) {
@@ -131,8 +132,8 @@ public class PlakeSource extends PythonDataSourceV2 {
     public PythonDataSourceWriteInfo createWriteInfoInPython(
         String shortName, StructType schema, CaseInsensitiveStringMap options, boolean overwrite,
         boolean isStreaming) {
-      CaseInsensitiveStringMap opened =
-          SealedOptions.opened(isStreaming ? options : Channel.withSettings(options));
+      CaseInsensitiveStringMap opened = SealedOptions.opened(
+          Channel.inTransaction(isStreaming ? options : Channel.withSettings(options)));
       try {
         return SealedOptions.areIn(opened)
             ? ours.createWriteInfoInPython(shortName, schema, opened, overwrite, isStreaming)

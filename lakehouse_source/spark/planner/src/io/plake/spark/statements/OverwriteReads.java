@@ -4,8 +4,11 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.TableToCreate;
+import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
@@ -36,6 +39,9 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
+    if (Channel.isInTransaction()) {
+      plan.transformUp(new Rewrite<>(OverwriteReads::checked));
+    }
     if (!Relations.isOn()) {
       return plan;
     }
@@ -44,6 +50,26 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
     } catch (LinkageError e) {
       Feature.STATEMENTS.failed(e);
       return plan;
+    }
+  }
+
+  /**
+   * Refuses, in a transaction of the session, a frame that Spark's own class made: that class tells
+   * plake nothing of the session, and the frame would not show what the transaction wrote.
+   */
+  private static LogicalPlan checked(LogicalPlan node) {
+    try {
+      if (node instanceof DataSourceV2Relation relation && Relations.isFrame(relation.table())
+          && !RowStatements.namesVersion(relation.options())
+          && !relation.options().containsKey(Vocabulary.Changes.READ)
+          && !(Relations.sourceOf((PythonTable) relation.table()) instanceof PlakeSource)) {
+        throw Refusal.because("[PLAKE_INVALID_OPTION] option 'transaction': load(path) does not see"
+            + " it, because the jar of plake is not in spark.jars: read spark.table(\"plake.`"
+            + relation.options().get(Vocabulary.Place.PATH) + "`\").");
+      }
+      return node;
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException(e);
     }
   }
 

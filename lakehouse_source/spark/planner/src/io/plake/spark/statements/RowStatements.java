@@ -1,6 +1,7 @@
 package io.plake.spark.statements;
 
 import io.plake.spark.catalog.PlakeTable;
+import io.plake.spark.core.Channel;
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
@@ -342,6 +343,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
       PythonDataSourceV2 frame = Relations.sourceOf(table);
       long version = versionOf(frame, table, options);
       if (!RepinViews.isPinnedNow(table)) {
+        Channel.refuseInTransaction("a statement on a view of a frame");
         checkNewest(version, versionOf(new PlakeSource(), table, options));
       }
       StatementTable target = new StatementTable(frame, table.schema(), version);
@@ -372,6 +374,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
     }
     checkNames(table.schema());
     if (isView) {
+      Channel.refuseInTransaction("a statement on a view of a frame");
       checkNewest(table.version, table.newestVersion());
     }
     PythonDataSourceV2 frame = table.frameFor(CaseInsensitiveStringMap.empty());
