@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-_JVMS = 2
+# A second JVM, with its Python workers, would take 60 s of a processor to begin.
+_JVMS = 1
 _SPARK = "spark: "
 # How many tests a worker knows before it is told more.
 _KNOWN = 3
@@ -21,15 +22,24 @@ _KNOWN = 3
 _CALLS = 8
 
 
+def has_session(item: pytest.Item) -> bool:
+    """Tell whether a test uses the Spark session of its worker, not only those of its own."""
+    marker = item.get_closest_marker("spark")
+    return marker is not None and "own" not in marker.args
+
+
 def order(items: list[pytest.Item], lane: Path, worker: str) -> None:
-    """Put tests with Spark first, and name them in a file; quick ones come last.
+    """Put tests with the Spark session first, and name them in a file; quick ones come last.
 
     The quick ones fill what time is left. xdist knows tests by their names alone, and the groups
     that it has for this are lost with pytest 9.2.
     """
-    items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("spark", "slow")])
+    marks = ("spark", "slow")
+    items.sort(
+        key=lambda item: [not has_session(item), *(not item.get_closest_marker(m) for m in marks)]
+    )
     new = lane.with_suffix(f".{worker}")
-    new.write_text("\n".join(item.nodeid for item in items if item.get_closest_marker("spark")))
+    new.write_text("\n".join(item.nodeid for item in items if has_session(item)))
     new.replace(lane)
 
 
@@ -48,9 +58,9 @@ def compile_share(config: Any) -> None:
 
 
 class Priority:
-    """Only what the workers with Spark leave of the processors is for the other.
+    """Only what the worker with Spark leaves of the processors is for the others.
 
-    They often wait for a stream or a process. The other fills these gaps: there is one worker more
+    It often waits for a stream or a process. The others fill these gaps: there is one worker more
     than there are processors.
     """
 
@@ -58,7 +68,7 @@ class Priority:
         self._is_decided = False
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if not self._is_decided and item.get_closest_marker("spark") is None:
+        if not self._is_decided and not has_session(item):
             os.nice(5)
         self._is_decided = True
 
@@ -91,7 +101,7 @@ def stacks_of(lane: Path, worker: str) -> str:
 
 
 class Lanes(LoadScopeScheduling):
-    """Tests come by modules to any worker, those with Spark to two: each has a JVM of its own.
+    """Tests come by modules to any worker, those with the Spark session to one, which has a JVM.
 
     A test whose worker died has failed; the others run.
     """

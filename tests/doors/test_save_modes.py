@@ -15,7 +15,7 @@ import pytest
 
 from tests.doors.logged_session import run_logged
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.spark("own")
 
 SCRIPT = """
 import json

@@ -17,7 +17,7 @@ from tests.doors.session_matrix import (
     wrong,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark("own"), pytest.mark.slow]
 
 # The sequence that was half equipped and said nothing, and the steps that showed it.
 OFTEN = "enable stop configure"
