@@ -57,6 +57,7 @@ FAMILIES = {
     "micro_batches": Family("micro_batches", "A stream of 50,000 batches", 1800),
     "memory": Family("memory", "Memory", 900),
     "layout": Family("layout", "Clustering", 2400),
+    "variant": Family("variants", "Documents", 3600),
     "row_groups": Family("row_group_rows", "Row groups and codecs", 300),
 }
 

@@ -59,6 +59,11 @@ def _served(text: str, limit: float, question: str, unit: str = "ms") -> Target:
     return Target(text, limit, "engines", question, "plake serve", unit, "10,000 files")
 
 
+def _variant(text: str, limit: float, question: str, against: str) -> Target:
+    size = "5,000,000 events"
+    return Target(text, limit, "variant", question, "plake", "s", size, against)
+
+
 def _by_name(question: str) -> Target:
     text = f"DuckDB through the REST catalog, {question}: at most 1.15 x DuckDB over the files"
     systems = ("DuckDB through the server", "DuckDB over the files")
@@ -176,6 +181,14 @@ TARGETS: tuple[Target, ...] = (
            "read and write"),
     Target("the same, peak memory: at most 1,024 MiB",
            1024, "layout", "cluster all of lineitem", "cluster()", "MiB", "TPC-H scale 1"),
+    *(_variant(f"VARIANT, {text}: at most {limit:g} x Spark's shredded Parquet", limit, question,
+               "Spark's Parquet")
+      for text, limit, question in (
+          ("a point by a path in Spark", 0.1, "point, Spark"),
+          ("a write through Spark", 1.1, "write through Spark"),
+          ("a full scan that extracts three paths in Spark", 1.05, "three paths, Spark"))),
+    _variant("VARIANT, a point by a path in Python: at most 0.2 x DuckDB over the files",
+             0.2, "point, Python", "DuckDB"),
     Target("health() over 100,000 files, SQLite: at most 2 s",
            2, "layout", "health()", "plake, SQLite", "s", _HUNDRED),
     Target("health() over 1,000,000 files: at most 20 s",

@@ -34,6 +34,7 @@ Truths: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 _LONG, _CONTAINER = -1, -2
 _BINARY = pa.binary()
+_IN_VIEW = 12
 
 
 def _size_of_head(head: int) -> int:
@@ -70,13 +71,29 @@ def _counted(counts: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def gathered(data: Bytes, starts: Numbers, sizes: Numbers) -> Bytes:
-    """The pieces, one after the other."""
+    """The pieces, one after the other.
+
+    Raises:
+        BrokenValue: a piece lies outside of the data.
+    """
+    if ((sizes < 0) | (sizes > 0) & ((starts < 0) | (starts + sizes > len(data)))).any():
+        raise BrokenValue("a part lies outside of it")
     total = int(sizes.sum())
-    # Half of the memory that 64 bits take, which costs more than the copying.
-    narrow = np.int32 if max(total, len(data)) < 1 << 31 else np.int64
-    found = np.repeat((starts - (np.cumsum(sizes) - sizes)).astype(narrow), sizes)
-    found += np.arange(total, dtype=narrow)
-    return data.take(found)
+    if len(data) >= 1 << 31:  # beyond the offsets of Arrow's views
+        found = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        found += np.arange(total)
+        return data.take(found)
+    # Arrow copies piece by piece, and numpy byte by byte. A view of up to 12 bytes holds these.
+    views = np.zeros((len(starts), 4), np.int32)
+    views[:, 0], views[:, 3] = sizes, starts
+    short = np.flatnonzero(sizes <= _IN_VIEW)
+    if total and len(short):
+        places = starts[short, None] + np.arange(_IN_VIEW)
+        views.view(np.uint8)[short, 4:] = data.take(places, mode="clip")
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    copied = pa.Array.from_buffers(pa.binary_view(), len(views), buffers).cast(pa.large_binary())
+    content = copied.buffers()[2]
+    return np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)[:total]
 
 
 def value_sizes(data: Bytes, at: Numbers) -> Numbers:
@@ -353,7 +370,8 @@ def containers(data: Bytes, count: int, fields: Fields, *, is_object: bool) -> P
     width, id_width = _widths(sizes), np.zeros(count, np.int64)
     if is_object:
         most = np.zeros(count, np.int64)
-        np.maximum.at(most, fields.rows, fields.ids)
+        filled = np.flatnonzero(counts)
+        most[filled] = np.maximum.reduceat(fields.ids, bounds[filled]) if len(filled) else 0
         id_width = _widths(most)
         heads = (large << 4 | (id_width - 1) << 2 | width - 1) << 2 | OBJECT
     else:

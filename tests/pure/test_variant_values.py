@@ -9,13 +9,16 @@ from datetime import date, datetime, time, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.language.functions.rows import listed
 from lakehouse_source.schema.variant import STORAGE
+from lakehouse_source.schema.variant_arrays import gathered
 from lakehouse_source.schema.variant_bytes import (
+    BrokenValue,
     Finder,
     Names,
     checked,
@@ -183,6 +186,22 @@ def test_mutants_give_a_value_or_an_error() -> None:
 @pytest.mark.long
 def test_a_hundred_thousand_mutants_give_a_value_or_an_error() -> None:
     assert 25_000 < _fuzz(100_000) < 100_000
+
+
+def test_pieces_are_copied_in_any_order_and_none_from_outside() -> None:
+    dice, outside = random.Random(4), 0
+    data = np.arange(60, dtype=np.uint8)
+    for _ in range(1000):
+        pieces = [(dice.randint(-3, 60), dice.randint(-1, 20)) for _ in range(dice.randrange(5))]
+        starts, sizes = np.array(pieces, np.int64).reshape(-1, 2).T
+        if any(size < 0 or (size and not 0 <= at <= 60 - size) for at, size in pieces):
+            outside += 1
+            with pytest.raises(BrokenValue, match="lies outside"):
+                gathered(data, starts, sizes)
+        else:
+            copied = [one for at, size in pieces for one in range(at, at + size)]
+            assert gathered(data, starts, sizes).tolist() == copied
+    assert 300 < outside < 900
 
 
 def test_a_column_survives_pickling_and_arrows_own_format() -> None:
