@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
@@ -414,6 +415,18 @@ class TestKeys:
         merge = dataset.merge({"k": [8]}, "target.k = source.k").when_matched_delete()
         merge = merge.when_not_matched_by_source_delete("target.k > 690")
         assert merge.execute().rows_deleted == 2
+
+    def test_convert_adds_no_rows_to_a_dataset_with_a_key(
+        self, dataset: lake.Dataset, tmp_path: Path
+    ) -> None:
+        pq.write_table(rows(8), Path(dataset.uri.removeprefix("file://")) / "more.parquet")
+        with pytest.raises(lake.DatasetExistsError):
+            lake.convert(dataset.uri)
+        (tmp_path / "twice").mkdir()
+        pq.write_table(rows(8, other=101), tmp_path / "twice" / "1.parquet")
+        made = lake.convert(tmp_path / "twice")
+        with pytest.raises(ConstraintViolationError, match="id = 101"):
+            made.add_constraint("pk", "PRIMARY KEY (id)")
 
     def test_what_is_no_key(self, tmp_path: Path) -> None:
         lake.write_dataset({"f": [1.5], "a": [1], "b": [1], "s": [{"x": 1}]}, tmp_path / "t")
