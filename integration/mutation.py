@@ -682,6 +682,20 @@ MUTANTS = [
         ("a key is hashed as another number", "lane, 27)", "lane, 26)"),
     ),
     *_in(
+        "write/statements/merge_rows.py",
+        ("verbs/test_keys.py",),
+        (
+            "NULL is looked for in filters",
+            "return None if nulls else keys",
+            "return keys",
+        ),
+        (
+            "a row without a match has one of the keys",
+            "if self.clauses[Kind.NOT_MATCHED_BY_SOURCE] or source",
+            "if source",
+        ),
+    ),
+    *_in(
         "write/commit/keys.py",
         ("verbs/test_keys.py",),
         (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
@@ -21,11 +22,12 @@ from lakehouse_source.errors import (
     SchemaMismatchError,
 )
 from lakehouse_source.parquet.checked_footer import Remembered
-from lakehouse_source.parquet.reader import read_task
+from lakehouse_source.parquet.reader import read_each, read_task
 from lakehouse_source.schema.fields import SPARK_METADATA
 from lakehouse_source.write.commit import key_search, keys, rewrite
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.rows import stage, write_options
+from lakehouse_source.write.statements import row_statement
 from tests import processes
 from tests.verbs import writers
 from tests.verbs.adding_doors import ADDING
@@ -387,6 +389,44 @@ class TestKeys:
             with pytest.raises(ConstraintViolationError, match=f"a = {a}, b = {b}: a row of"):
                 lake.write_dataset(pairs([*draw.sample(every[400:], 39), (a, b)]), uri)
         lake.write_dataset(pairs(every[400:]), uri)
+
+    def test_an_upsert_opens_only_files_that_may_have_a_key(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        uri = tmp_path / "t"
+        lake.write_dataset({"k": [-5], "v": [0]}, uri)
+        lake.open_dataset(uri).add_constraint("u", "UNIQUE (k)")
+        for number in range(6):  # all in one range, and each with NULL
+            keys = [*range(number, 600, 6), None]
+            lake.write_dataset({"k": keys, "v": [number] * 101}, uri, row_group_rows=30)
+        read: set[str] = set()
+
+        def reading(spec: Any, tasks: Any, storage: Any) -> Any:
+            read.update(task.path for task in tasks)
+            return read_each(spec, tasks, storage)
+
+        monkeypatch.setattr(row_statement, "read_each", reading)
+        dataset = lake.open_dataset(uri)
+        done = dataset.upsert({"k": [-5, 300, 305, 700], "v": [9] * 4}, on="k")
+        assert (done.rows_updated, done.rows_inserted, len(read)) == (3, 1, 3)
+        assert {*dataset.scan("v = 9").to_table()["k"].to_pylist()} == {-5, 300, 305, 700}
+        merge = dataset.merge({"k": [None, 7]}, "target.k <=> source.k")
+        assert merge.when_matched_delete().execute().rows_deleted == 7
+        merge = dataset.merge({"k": [8]}, "target.k = source.k").when_matched_delete()
+        merge = merge.when_not_matched_by_source_delete("target.k > 690")
+        assert merge.execute().rows_deleted == 2
+
+    def test_convert_adds_no_rows_to_a_dataset_with_a_key(
+        self, dataset: lake.Dataset, tmp_path: Path
+    ) -> None:
+        pq.write_table(rows(8), Path(dataset.uri.removeprefix("file://")) / "more.parquet")
+        with pytest.raises(lake.DatasetExistsError):
+            lake.convert(dataset.uri)
+        (tmp_path / "twice").mkdir()
+        pq.write_table(rows(8, other=101), tmp_path / "twice" / "1.parquet")
+        made = lake.convert(tmp_path / "twice")
+        with pytest.raises(ConstraintViolationError, match="id = 101"):
+            made.add_constraint("pk", "PRIMARY KEY (id)")
 
     def test_what_is_no_key(self, tmp_path: Path) -> None:
         lake.write_dataset({"f": [1.5], "a": [1], "b": [1], "s": [{"x": 1}]}, tmp_path / "t")

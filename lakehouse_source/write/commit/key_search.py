@@ -36,9 +36,12 @@ from lakehouse_source.parquet.checked_footer import Remembered
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, bounds_of_files
 from lakehouse_source.read.snapshot import Snapshot
+from lakehouse_source.schema.fields import field_id
 from lakehouse_source.schema.ordinal import domain, to_ordinal
 from lakehouse_source.storage import Storage
 
+# Up to this many new keys are looked up by their values, more by the range that they are in.
+MOST_VALUES = 1_000_000
 # A file with fewer rows than this for each key to look for is read: it costs as much.
 ROWS_PER_KEY = 8
 # How many files of an object store are opened at the same time.
@@ -115,6 +118,15 @@ class KeySearch:
         # What each kind of filter is asked for, by column. None: nothing, because it is not known.
         self._hashes: dict[int, dict[FilterKind, Hashes | None]] = {id: {} for id in ids}
         self._no_hashes: Hashes = np.zeros(keys.num_rows, np.uint64)
+
+    @classmethod
+    def of(cls, keys: pa.Table, schema: pa.Schema) -> KeySearch | None:
+        """The search in files under a schema; None: a column has another type there."""
+        fields = [schema.field(name) for name in keys.column_names]
+        ids = [field_id(field) for field in fields]
+        if not keys.num_rows or None in ids or keys.schema.types != [one.type for one in fields]:
+            return None
+        return cls(keys, [id for id in ids if id is not None])
 
     def within(self, files: Iterable[KeyFile]) -> list[tuple[KeyFile, Places]]:
         """The files that may hold keys by their bounds, each with the places of these keys."""

@@ -39,7 +39,6 @@ from lakehouse_source.pruning.evaluate import evaluate
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
 from lakehouse_source.schema.fields import (
     POSITION,
-    field_id,
     unused_names,
     with_metadata_columns,
 )
@@ -55,6 +54,7 @@ from lakehouse_source.write.commit.conflicts import (
 )
 from lakehouse_source.write.commit.key_search import (
     ANY_PLACE,
+    MOST_VALUES,
     ROWS_PER_KEY,
     KeyFile,
     KeyFiles,
@@ -73,8 +73,6 @@ from lakehouse_source.write.commit.repeated_keys import (
 )
 from lakehouse_source.write.commit.rewrite import SORTED_BYTES
 
-# Up to this many new keys are looked up by their values, more by the range that they are in.
-MOST_VALUES = 1_000_000
 # Rows of the dataset that are compared with the new ones at a time.
 _COMPARED_ROWS = 262_144
 # How often others' files are read without the lock. After that they are read under the lock, so
@@ -186,12 +184,7 @@ class _Key:
         """The keys to look for in files under a schema; None: they are many, or of other types."""
         if self._held is None or self.rows > MOST_VALUES:
             return None
-        keys = pa.concat_tables(self._held).drop_null()
-        fields = [schema.field(name) for name in keys.column_names]
-        ids = [field_id(field) for field in fields]
-        if None in ids or keys.schema.types != [field.type for field in fields]:
-            return None
-        return KeySearch(keys, [id for id in ids if id is not None])
+        return KeySearch.of(pa.concat_tables(self._held).drop_null(), schema)
 
 
 def _together(ascending: Sequence[pa.Array | None]) -> pa.Array | None:

@@ -31,6 +31,7 @@ from lakehouse_source.model import ChangeResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import find_field, hidden_columns, without_metadata
 from lakehouse_source.write.commit.conflicts import Change, Isolation
+from lakehouse_source.write.commit.key_search import MOST_VALUES
 from lakehouse_source.write.commit.row_changes import TouchedFiles
 from lakehouse_source.write.statements.assignments import Assignments, assembled, everything_from
 from lakehouse_source.write.statements.merge_source import (
@@ -290,6 +291,21 @@ class _Merge:
             where = PredicateSet(any_of((where.root, asked.root)))
         return where, list(dict.fromkeys(columns))
 
+    def _keys(self) -> pa.Table | None:
+        """Keys of the dataset, of which every row that the statement looks at has one."""
+        source = self.source.table
+        equal = self.condition.equal_columns(self.stored, source.schema)
+        if self.clauses[Kind.NOT_MATCHED_BY_SOURCE] or source.num_rows > MOST_VALUES:
+            return None
+        for one in self.statement.staged.spec.constraints:
+            if one.unique and equal.issuperset(one.unique):
+                fields = [find_field(name, source.schema) for name in one.unique]
+                keys = source.select([field.name for field in fields if field is not None])
+                # NULL has no place in a filter, and may equal NULL.
+                nulls = any(column.null_count for column in keys.columns)
+                return None if nulls else keys.rename_columns([*one.unique])
+        return None
+
     def of_interest(self, isolation: Isolation) -> PredicateSet:
         """The rows of the target that other commits must not have added meanwhile."""
         if isolation is Isolation.SERIALIZABLE:
@@ -317,7 +333,7 @@ class _Merge:
             or (self.clauses[Kind.NOT_MATCHED] and self.source.table.num_rows)
         ):
             where, columns = self._to_read()
-            for found in self.statement.rows(where, columns):
+            for found in self.statement.rows(where, columns, self._keys()):
                 for table in self._of_target(found):
                     yield from table.to_batches()
         for table in self._inserted():

@@ -38,6 +38,7 @@ from lakehouse_source.write.commit.apply import committed_before
 from lakehouse_source.write.commit.begin import base_snapshot, begin_after
 from lakehouse_source.write.commit.commit import abort, commit, report_skipped
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED, Change, conflict, isolation_of
+from lakehouse_source.write.commit.key_search import KeyFiles, KeySearch
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.row_changes import RowChanges, TouchedRows
 from lakehouse_source.write.commit.transaction import TransactionCatalog
@@ -188,11 +189,12 @@ class RowStatement:
         self.storage = Storage(self.staged.spec.uri)
 
     def tasks(
-        self, where: PredicateSet, columns: Sequence[str]
+        self, where: PredicateSet, columns: Sequence[str], keys: pa.Table | None = None
     ) -> tuple[ReadSpec, tuple[ScanTask, ...], tuple[str, str]]:
         """How to read the rows of a condition: `columns`, and where the rows are.
 
-        The names of the last two columns are those of `FoundRows`.
+        The names of the last two columns are those of `FoundRows`. With `keys`, files are left out
+        that have none of them.
         """
         position, row = unused_names((POSITION, ROW), self.snapshot.schema.names)
         with self.catalog.read() as reader:
@@ -204,12 +206,26 @@ class RowStatement:
                 columns=[*columns, position.name, row.name],
                 metadata=(position, row),
             )
+            search = None
+            if keys is not None and self.snapshot.history is not None and len(found.tasks) > 1:
+                search = KeySearch.of(keys, self.snapshot.schema)
+            if search is not None:
+                files = KeyFiles(reader, self.snapshot, where.bind(self.snapshot.schema))
         self._file_ids |= {task.path: task.place.id for task in found.tasks if task.place}
-        return found.spec, found.tasks, (position.name, row.name)
+        tasks = found.tasks
+        if search is not None:
+            may = search.within(files.files)
+            left = search.left(self.storage, may, self.snapshot.file_schemas) if may else []
+            files.keep()
+            paths = {file.record.path for file, _ in left}
+            tasks = tuple(task for task in tasks if task.path in paths)
+        return found.spec, tasks, (position.name, row.name)
 
-    def rows(self, where: PredicateSet, columns: Sequence[str]) -> Iterator[FoundRows]:
+    def rows(
+        self, where: PredicateSet, columns: Sequence[str], keys: pa.Table | None = None
+    ) -> Iterator[FoundRows]:
         """The rows of a condition, row group by row group, so that few rows are in memory."""
-        spec, tasks, names = self.tasks(where, columns)
+        spec, tasks, names = self.tasks(where, columns, keys)
         for task, table in self.read(spec, list(_row_groups(tasks))):
             if table.num_rows:
                 yield FoundRows(task.path, table, *names)
