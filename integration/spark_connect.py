@@ -83,6 +83,7 @@ def inside(folder: Path, master: str) -> int:
         wrong.append("rows are copied out of batches: " + pruned)
     if session_matrix.main(list(session_matrix.CONNECT)):
         wrong.append("sessions of one server")
+    transact(spark, folder)
     statements = change_rows(spark, folder)
     print(f"{statements} steps of programs that change rows: no difference from DuckDB")
     print(f"{asked} queries through Connect on Spark {spark.version}, {len(wrong)} wrong")
@@ -110,6 +111,39 @@ def attack(spark: Any, folder: Path) -> int:
         for name in names:
             options.attacked(spark, door, path, name, folder)
     return 2 * len(doors) * len(names)
+
+
+def transact(spark: Any, folder: Path) -> None:
+    """Commit statements by name and by path together, and drop those of a block that fails.
+
+    Raises:
+        AssertionError: others saw a part of a block, or it did not see all of itself.
+    """
+    import lakehouse_source as lake
+
+    url, paths = f"sqlite:///{folder}/transacted.db", [f"{folder}/transacted/{one}" for one in "ab"]
+    for path in paths:
+        lake.write_dataset({"id": [1, 2]}, path, catalog=url)
+
+    def rows() -> list[int]:
+        return [lake.read_dataset(path, catalog=url).num_rows for path in paths]
+
+    def load(path: str) -> Any:
+        return spark.read.format("plake").option("catalog", url).load(path)
+
+    for fails in (True, False):
+        try:
+            with lake.spark.transaction(spark):
+                lake.spark.open(spark, paths[0], catalog=url).delete("id = 2")
+                writer = load(paths[0]).write.format("plake").mode("append")
+                writer.option("catalog", url).save(paths[1])
+                assert [load(path).count() for path in paths] == [1, 3]
+                assert rows() == [2, 2]
+                if fails:
+                    raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            assert fails
+        assert rows() == ([2, 2] if fails else [1, 3])
 
 
 def change_rows(spark: Any, folder: Path) -> int:

@@ -29,7 +29,8 @@ def transaction(spark: Any, *, isolation: str | None = None) -> Iterator[None]:
         isolation: `"serializable"`: tables that the block only read must not have changed either.
 
     Raises:
-        InvalidOptionError: the session has an open transaction, or no planner extension.
+        InvalidOptionError: the session has an open transaction, or no planner extension; at the
+            end: the block changed the setting `spark.plake.transaction`.
         AnalysisException: at the end: another writer committed to a table
             (`PLAKE_COMMIT_CONFLICT`). Nothing is committed.
 
@@ -50,6 +51,11 @@ def transaction(spark: Any, *, isolation: str | None = None) -> Iterator[None]:
     spark.conf.set(Setting.TRANSACTION, id)
     try:
         yield
+        if spark.conf.get(Setting.TRANSACTION, None) != id:
+            raise InvalidOptionError(
+                option=Setting.TRANSACTION,
+                reason="was changed in the block: what followed was committed by itself.",
+            )
     except BaseException:
         with suppress(Exception):  # of a session that has ended: nobody sees the branches
             spark.conf.unset(Setting.TRANSACTION)
