@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
@@ -111,20 +111,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.pluginmanager.register(Stacks(lane, worker))
 
 
-def pytest_collection_finish() -> None:
-    """Let no collection of garbage look at the tests and modules again: they stay."""
-    gc.freeze()
-
-
 # --- workers side by side: see `tests/lanes.py` --------------------------------------------
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    gc.disable()  # the tests and modules stay: a quarter of the time would go into looking at them
     if hasattr(session.config, "workerinput") and session.config.args == ["tests"]:
         from tests.lanes import compile_share
 
         compile_share(session.config)
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 _LANE = Path(tempfile.gettempdir(), f"plake-lane-{os.getpid()}")

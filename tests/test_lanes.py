@@ -51,7 +51,7 @@ def test_a_test_that_hangs_in_a_library_fails_and_the_others_run(tmp_path: Path)
         (tmp_path / f"test_{name}.py").write_text(text)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    spark: x\n    long: x\n")
-    clean = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    clean = {k: v for k, v in os.environ.items() if "XDIST" not in k and k != "PYTEST_ADDOPTS"}
     clean["CI"] = "true"
     limits = ("faulthandler_timeout=2", "faulthandler_exit_on_timeout=true")
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope"]
