@@ -88,6 +88,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return server.new_catalog()
 
 
+def test_rows_of_two_tables_become_visible_together(shop: Shop) -> None:
+    with lake.spark.transaction(shop.spark):
+        shop.sql("INSERT INTO {a} VALUES (3, 3)")
+        shop.sql("INSERT INTO {b} SELECT id + 1, v FROM {a} WHERE id = 3")
+        assert shop.seen() == (FIRST, FIRST)
+    assert shop.seen() == ([*FIRST, (3, 3)], [*FIRST, (4, 3)])
+
+
+@pytest.mark.long
 def test_statements_on_two_tables_are_seen_inside_at_once_and_by_others_at_the_end(
     shop: Shop,
 ) -> None:
