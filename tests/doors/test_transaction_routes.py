@@ -8,12 +8,15 @@ import pytest
 import uuid6
 
 import lakehouse_source as lake
-from lakehouse_source.spark.session.transaction import end, routed
+from lakehouse_source.spark.session.session_folder import session_folder
+from lakehouse_source.spark.session.transaction import begin, end, routed
 
 
 @pytest.fixture
 def id() -> str:
-    return str(uuid6.uuid7())
+    made = str(uuid6.uuid7())
+    begin(made)
+    return made
 
 
 @pytest.fixture
@@ -92,9 +95,20 @@ def test_what_was_only_read_may_have_changed_unless_serializable(
         lake.write_dataset({"id": [9]}, routed(id, path, url, {}), catalog=url)
         routed(id, read, url, {})
         lake.write_dataset({"id": [8]}, read, catalog=url)
+        begin(id)
         if serializable:
             with pytest.raises(lake.CommitConflictError, match="read"):
                 end(id, True, serializable)
         else:
             assert end(id, True, serializable) == [read, path]
         assert rows(path, url) == ([0, 1] if serializable else [0, 1, 9])
+
+
+def test_a_commit_whose_notes_are_gone_fails(tmp_path: Path, url: str, id: str) -> None:
+    path = made(tmp_path / "t", url)
+    lake.write_dataset({"id": [9]}, routed(id, path, url, {}), catalog=url)
+    for note in session_folder().glob(f"transaction-{id}*"):
+        note.unlink()
+    with pytest.raises(lake.CatalogUnavailableError, match=r"are gone .* Nothing was committed"):
+        end(id, True)
+    assert rows(path, url) == [0, 1]

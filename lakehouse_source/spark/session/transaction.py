@@ -5,8 +5,9 @@ then. From then on the statements of the session read and write the branch, whet
 table by its name (`place_of`) or by its path (`source.py`). A setting of the session has the id;
 the planner extension tells it to every instance of the data source (`PlakeSource.java`).
 
-The private folder of the session notes the tables: after the branch is made, and before the
-statement goes on, so that no write can be missed. A process that dies leaves branches, which nobody
+The private folder of the session notes the begin, and each table after its branch is made and
+before the statement goes on. So no write is missed: where the note of the begin is gone at the end,
+all of them may be, and nothing is committed. A process that dies leaves branches, which nobody
 reads and vacuum drops.
 """
 
@@ -135,14 +136,26 @@ def _folder() -> Path:
         raise CatalogUnavailableError(catalog="(of the session)", reason=str(error)) from error
 
 
+def begin(id: str) -> None:
+    """Note that a transaction has begun."""
+    keep(_folder(), branch_of_transaction(id), b"")
+
+
 def end(id: str, commit: bool, serializable: bool = False) -> list[str]:
     """Commit what a transaction did, or drop it; returns the paths of its tables.
 
     Raises:
+        CatalogUnavailableError: the notes of its tables are gone. Nothing is committed.
         CommitConflictError: another writer committed to a table. Nothing is committed.
         CommitUnknownError: the catalog was lost during the commit.
     """
     name = branch_of_transaction(id)
+    if commit and not (_folder() / name).exists():
+        raise CatalogUnavailableError(
+            catalog="(of the session)",
+            reason=f"the notes of transaction {id} are gone from the session's temporary folder "
+            f"{_folder()}. Nothing was committed: run the block again",
+        )
     tables = _tables(name)
     addresses = [one.address() for one in tables.values()]
     stay = False
@@ -161,6 +174,6 @@ def end(id: str, commit: bool, serializable: bool = False) -> list[str]:
         for address in () if stay else addresses:
             with suppress(PlakeError), address.open() as catalog:  # vacuum drops the others
                 drop_branch(catalog, address, name)
-        for file in tables:
+        for file in (name, *tables):
             (_folder() / file).unlink(missing_ok=True)
     return sorted(one.path for one in tables.values())

@@ -40,28 +40,37 @@ from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.write.metadata.optimize import clustering
 
 
-def _end_transaction(call: Call) -> Iterator[tuple[str]]:
-    from lakehouse_source.spark.session.transaction import end
+def _transaction(call: Call) -> Iterator[tuple[str]]:
+    from lakehouse_source.spark.session.transaction import begin, end
 
-    for path in end(**call.arguments):
-        yield (path,)
+    arguments = {**call.arguments}
+    step = arguments.pop("step")
+    if step == "begin":
+        begin(arguments["id"])
+    elif step in ("commit", "drop"):
+        for path in end(**arguments, commit=step == "commit"):
+            yield (path,)
+    else:
+        raise InvalidOptionError(
+            option="step", value=step, reason="is none of 'begin', 'commit', 'drop'."
+        )
 
 
-_END_TRANSACTION = Operation(
-    "end_transaction",
-    "Commits or drops what a transaction of a session did: lake.spark.transaction(spark) calls it.",
+_TRANSACTION = Operation(
+    "transaction",
+    "Begins, commits or drops a transaction of a session: lake.spark.transaction(spark) calls it.",
     (
-        Parameter("id", Type.TEXT, "the transaction", required=True),
-        Parameter("commit", Type.FLAG, "commit it, or drop it", required=True),
+        Parameter("id", Type.TEXT, "the transaction, a UUIDv7", required=True),
+        Parameter("step", Type.TEXT, "'begin', 'commit' or 'drop'", required=True),
         Parameter("serializable", Type.FLAG, "what it only read must not have changed", False),
     ),
     (Column("path", Type.TEXT, "a table of the transaction"),),
-    _end_transaction,
+    _transaction,
     Subject.NONE,
 )
 PROCEDURES: Mapping[str, Operation] = {
     name: one for name, one in OPERATIONS.items() if one.is_called
-} | {_END_TRANSACTION.name: _END_TRANSACTION}
+} | {_TRANSACTION.name: _TRANSACTION}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,11 +43,11 @@ def transaction(spark: Any, *, isolation: str | None = None) -> Iterator[None]:
     refuse(spark, "another transaction")
     catalog, id = catalog_for(spark, "", None, {}), str(uuid6.uuid7())
 
-    def end(commit: bool) -> None:
-        arguments = f"id => '{id}', commit => {commit}, serializable => {serializable}"
-        spark.sql(f"CALL {quoted(catalog)}.system.end_transaction({arguments})").collect()
+    def call(step: str) -> None:
+        arguments = f"id => '{id}', step => '{step}', serializable => {serializable}"
+        spark.sql(f"CALL {quoted(catalog)}.system.transaction({arguments})").collect()
 
-    end(False)  # a server without the extension would commit each statement
+    call("begin")  # fails on a server without the extension, which would commit each statement
     spark.conf.set(Setting.TRANSACTION, id)
     try:
         yield
@@ -59,10 +59,10 @@ def transaction(spark: Any, *, isolation: str | None = None) -> Iterator[None]:
     except BaseException:
         with suppress(Exception):  # of a session that has ended: nobody sees the branches
             spark.conf.unset(Setting.TRANSACTION)
-            end(False)
+            call("drop")
         raise
     spark.conf.unset(Setting.TRANSACTION)
-    end(True)
+    call("commit")
 
 
 def refuse(spark: Any, what: str) -> None:
