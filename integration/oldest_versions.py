@@ -83,9 +83,8 @@ def run_tests(python: Path, arguments: list[str]) -> bool:
     """Run pytest in a copy of the tests, where only the installed package can be imported."""
     with tempfile.TemporaryDirectory(prefix="plake-oldest-") as folder:
         ignored = shutil.ignore_patterns("__pycache__")
-        for part in ("tests", "integration"):  # tests read the flights by a script of the latter
+        for part in ("tests", "integration", "spark_conf", "docs"):  # all that tests read
             shutil.copytree(CHECKOUT / part, Path(folder, part), ignore=ignored)
-        shutil.copytree(CHECKOUT / "spark_conf", Path(folder, "spark_conf"), ignore=ignored)
         for name in ("pyproject.toml", "README.md"):
             shutil.copy(CHECKOUT / name, folder)
         command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,7 @@ def test_files_without_ids_cannot_be_read_by_id(folder: Path) -> None:
     assert "have no ids" in refused(folder, lake.CorruptDatasetError)
 
 
+@pytest.mark.skipif(version("deltalake") == "1.6.0", reason="deltalake 1.6.0 refuses such a table")
 def test_a_mode_counts_only_where_the_protocol_has_the_feature(folder: Path) -> None:
     path = parquet(folder, "1.parquet", n=[1])
     columns = [field("n", pa.int64(), number=1, physical="x")]
