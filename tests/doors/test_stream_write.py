@@ -18,6 +18,7 @@ import lakehouse_source as lake
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet.writer import write_files
+from lakehouse_source.spark import enable
 from lakehouse_source.spark.reading.stream_read import HAS_LIMITS
 from lakehouse_source.spark.writing.frame_writers import (
     BatchRefused,
@@ -25,6 +26,7 @@ from lakehouse_source.spark.writing.frame_writers import (
     PlakeStreamWriter,
 )
 from lakehouse_source.write.commit.options import WriteOptions
+from tests.doors.conftest import unshared_session
 from tests.doors.frames import data_files
 from tests.doors.streams import Folder, forget_last_commit, ids, lose, run
 
@@ -308,6 +310,28 @@ def test_mode_update_is_an_upsert_and_refused_without_a_primary_key(
     assert rows == {("k0", 4, 9), ("k1", 3, 7), ("k2", 3, 8)}
     spark_catalog.sql("DROP TABLE plake.default.missing PURGE")
     assert not spark_catalog.streams.active
+
+
+@pytest.mark.spark
+def test_mode_update_in_a_catalog_without_views(
+    spark: SparkSession, folder: Folder, tmp_path: Path
+) -> None:
+    """Where its class is PlakeCatalog, Spark planned the statement before plake had its target."""
+    session = enable(unshared_session(spark))
+    session.conf.set("spark.sql.catalog.plake", "io.plake.spark.PlakeCatalog")
+    session.conf.set("spark.sql.catalog.plake.catalog", f"sqlite:///{tmp_path}/catalog.db")
+    session.conf.set("spark.sql.catalog.plake.warehouse", f"{tmp_path}/warehouse")
+    name = "plake.default.updated"
+    session.sql(
+        f"CREATE TABLE {name} (k STRING, n BIGINT, m BIGINT, CONSTRAINT pk PRIMARY KEY (k))"
+    )
+    folder.add(numbers(0, 10))
+    _updates(session, folder, name, str(tmp_path / "checkpoint"))
+    assert {(row.k, row.n) for row in session.table(name).collect()} == {
+        ("k0", 4),
+        ("k1", 3),
+        ("k2", 3),
+    }
 
 
 @pytest.mark.long

@@ -12,6 +12,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -88,6 +89,11 @@ class Found:
 class Implied(Parts):
     """Reads conditions over one schema."""
 
+    @cached_property
+    def _leaves(self) -> dict[int, tuple[Node, Found | None]]:
+        """What was found of nodes, each of which is kept: `exact` and `when` ask for the same."""
+        return {}
+
     def exact(self, node: Node) -> BoundNode | None:
         """The condition on columns that equals an expression on every row; None: there is none."""
         if isinstance(node, Call) and node.name in ("and", "or", "not"):
@@ -128,6 +134,12 @@ class Implied(Parts):
     # --- tests ---
 
     def _leaf(self, node: Node) -> Found | None:
+        known = self._leaves.get(id(node))
+        if known is None:
+            known = self._leaves[id(node)] = node, self._read_leaf(node)
+        return known[1]
+
+    def _read_leaf(self, node: Node) -> Found | None:
         try:
             if not names(node):
                 return self._constant_truth(node)

@@ -213,6 +213,8 @@ class _Probe:
         self._truth = cache(lambda op: binder.bind(Call(op, (left, right))))
         self._low, self._high = sorted((line.low * sign, line.high * sign))
         self._ends = sorted(one * sign for one in line.ends)
+        # What was found last. Where `>` begins to be TRUE is near where `>=` does.
+        self._near: int | None = None
 
     def between(self, op: str) -> tuple[int, int] | None:
         """The first and the last place at which `op` is TRUE; None: they are unknown."""
@@ -257,16 +259,22 @@ class _Probe:
             high = self._ends[0]
         elif above:
             low, high = self._ends[0] + 1, self._ends[1]
+        near, self._near = self._near, None
         while low <= high:
             step = (high - low) // _PROBES + 1
             places = [*range(low, high, step), high]
+            if near is not None:
+                beside = (near, *(near + (1 << bit) for bit in range(0, 64, 4)))
+                places = sorted({*places, *(one for one in beside if low <= one <= high)})
+                near = None
             found = self._truths(places, self._truth(op))
             hit = next((at for at, truth in enumerate(found) if truth), None)
             if hit is None:
                 return high + 1
             if hit == 0:
-                return low
+                break
             low, high = places[hit - 1] + 1, places[hit]
+        self._near = low
         return low
 
     def _truths(self, places: list[int], bound: Bound) -> list[bool]:

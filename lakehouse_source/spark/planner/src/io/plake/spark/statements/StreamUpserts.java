@@ -17,6 +17,7 @@ import java.util.stream.Stream;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
@@ -35,6 +36,7 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
@@ -140,7 +142,8 @@ public final class StreamUpserts extends Rule<LogicalPlan> {
       if (sink instanceof PlakeTable || table != null) {
         options.keySet().removeIf(NamedSinks.TABLE::equalsIgnoreCase);
         table = sink instanceof PlakeTable ? nameOf(name.get()) : table;
-        target = batch.sparkSession().table(table).queryExecution().logical();
+        target = written(
+            (UnresolvedRelation) batch.sparkSession().table(table).queryExecution().logical());
         key = NamedSinks.table(table).primaryKey();
       } else {
         DataSourceV2Relation found = frame(batch.sparkSession(), options);
@@ -161,6 +164,15 @@ public final class StreamUpserts extends Rule<LogicalPlan> {
           seq(new InsertAction(Option.empty(), values)), seq(), false);
       made.setTagValue(BuiltStatements.OPTIONS, options);
       return made;
+    }
+
+    /** As the target of a statement, so that the catalog knows of it. In 4.1 Spark's own method differs. */
+    private static UnresolvedRelation written(UnresolvedRelation table) {
+      Map<String, String> options = new HashMap<>(table.options().asCaseSensitiveMap());
+      options.put(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES(),
+          TableWritePrivilege.INSERT + "," + TableWritePrivilege.UPDATE);
+      return table.copy(
+          table.multipartIdentifier(), new CaseInsensitiveStringMap(options), table.isStreaming());
     }
 
     private static String nameOf(Tuple2<TableCatalog, Identifier> name) {
