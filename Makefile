@@ -53,7 +53,7 @@ WORKERS ?= 3
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --dist loadscope \
 	-o faulthandler_timeout=660 -o faulthandler_exit_on_timeout=true
 
-test: setup lint ## Style, types and all tests, by three workers (one of them has Spark)
+test: setup lint ## Style, types and all tests, by three workers (two of them have Spark)
 	@. integration/java_home.sh && $(PYTEST) -n $(WORKERS) -m 'not long'
 
 test-quick: $(STAMP) ## The tests that take seconds; no Spark, no Java

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# A second JVM, with its Python workers, would take 60 s of a processor to begin.
-_JVMS = 1
+# A second JVM, with its Python workers, takes 60 s of a processor to begin, and then waits less.
+_JVMS = 2
 _SPARK = "spark: "
 # How many tests a worker knows before it is told more.
 _KNOWN = 3
@@ -58,9 +58,9 @@ def compile_share(config: Any) -> None:
 
 
 class Priority:
-    """Only what the worker with Spark leaves of the processors is for the others.
+    """Only what the workers with Spark leave of the processors is for the other.
 
-    It often waits for a stream or a process. The others fill these gaps: there is one worker more
+    They often wait for a stream or a process. The other fills these gaps: there is one worker more
     than there are processors.
     """
 
@@ -101,7 +101,7 @@ def stacks_of(lane: Path, worker: str) -> str:
 
 
 class Lanes(LoadScopeScheduling):
-    """Tests come by modules to any worker, those with the Spark session to one, which has a JVM.
+    """Tests come by modules to any worker, those with the Spark session to two, each with a JVM.
 
     A test whose worker died has failed; the others run.
     """
