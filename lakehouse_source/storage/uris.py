@@ -102,17 +102,22 @@ def branch_of_transaction(id: str) -> str:
         InvalidOptionError: the text is no UUIDv7.
     """
     name = f"transaction-{id}"
-    if not _OF_TRANSACTION.fullmatch(name):
+    if not is_of_transaction(name):
         raise InvalidOptionError(
             option="transaction", value=id, reason="is not the id of a transaction."
         )
     return name
 
 
+def is_of_transaction(branch: str) -> bool:
+    """Tell whether a branch has the name that a transaction of a Spark session gives."""
+    return _OF_TRANSACTION.fullmatch(branch) is not None
+
+
 def without_transaction(uri: str) -> str:
     """The URI of a dataset, given that of its branch in a transaction; any other as it is."""
     folder, branch = split_branch(uri)
-    return folder if branch is not None and _OF_TRANSACTION.fullmatch(branch) else uri
+    return folder if branch is not None and is_of_transaction(branch) else uri
 
 
 def _local_uri(path: str) -> str:

@@ -11,7 +11,7 @@ from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.statements import Session
 from lakehouse_source.model import Consumer, DatasetRecord
-from lakehouse_source.storage import SHARED
+from lakehouse_source.storage import SHARED, is_of_transaction
 
 # --- Tags: names of versions of one dataset. All SQL about them.
 #
@@ -128,11 +128,10 @@ BEGIN = (
     "UPDATE datasets SET current_version = ?, oldest_version = ?, next_row_id = ?, "
     "properties_json = ? WHERE id = ?"
 )
-# The branches of transactions that nobody ended, by the form of their names in `storage/uris.py`.
-_ABANDONED = (
-    "SELECT b.branch_id FROM dataset_branches AS b JOIN datasets AS d ON d.id = b.branch_id "
-    "WHERE b.dataset_id = ? AND d.dropped_at IS NULL AND d.created_at < {now} - CAST(? AS BIGINT) "
-    "AND b.name LIKE 'transaction-________-____-7___-____-____________'"
+_OLD_BRANCHES = (
+    "SELECT b.branch_id, b.name FROM dataset_branches AS b "
+    "JOIN datasets AS d ON d.id = b.branch_id "
+    "WHERE b.dataset_id = ? AND d.dropped_at IS NULL AND d.created_at < {now} - CAST(? AS BIGINT)"
 )
 # The branch gets the history of the dataset, so that streams and idempotency pairs continue. Ids of
 # writes are unique: those of the copies begin with the id of the write that made the branch.
@@ -289,7 +288,8 @@ class BranchChanges(BranchReader):
     def abandoned_branches(self, dataset_id: int, seconds: float) -> list[int]:
         """The ids of a dataset's branches that a transaction made so long ago and did not end."""
         values = (dataset_id, int(seconds * 1_000_000))
-        return [row[0] for row in self._session.query(_ABANDONED, values)]
+        found = self._session.query(_OLD_BRANCHES, values)
+        return [row[0] for row in found if is_of_transaction(row[1])]
 
     def expire_branch(self, dataset_id: int, branch_id: int) -> None:
         """Let the files of a branch expire now, in the catalog's rows of its dataset.
