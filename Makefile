@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java lock demo newest oldest test test-quick lint types integration planner bench property mutation house clean
+.PHONY: help setup java classes lock demo newest oldest test test-quick lint types integration planner bench property mutation house clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,10 +26,14 @@ $(VENV)/.demo: requirements-demo.lock pyproject.toml spark_conf/pyspark_plake.py
 	[ -f $(STAMP) ] || { $(call FROM_LOCK,requirements-demo.lock); }
 	@touch $@
 
-setup: $(STAMP) java ## Make the virtual environment with everything, and install Java where it is missing
+setup: $(STAMP) java classes ## Make the virtual environment with everything, and install Java where it is missing
 
 java:
 	@sh integration/java.sh
+
+# Spark's classes as the JVMs of tests want them. Tests run without, too, and take longer.
+classes: $(STAMP) java
+	@. integration/java_home.sh && $(BIN)/python -m tests.java_classes >/dev/null 2>&1 || true
 
 lock: $(STAMP) ## Resolve the lock anew, for Python 3.10 to 3.14 on Linux and macOS
 	@$(BIN)/python integration/lock.py
@@ -79,7 +83,6 @@ planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the j
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
 
 integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
-	@. integration/java_home.sh && $(BIN)/python -m tests.java_classes >/dev/null 2>&1
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
 	@. integration/java_home.sh && $(BIN)/python integration/dbt_suites.py

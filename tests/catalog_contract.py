@@ -1031,6 +1031,19 @@ class CatalogContract:
         every = SearchAll(tuple(SearchRanges(1, (KeyRange(key(0), None),)) for _ in range(700)))
         assert len(live(catalog, dataset.id, 1, every)) == 20
 
+    def test_a_condition_that_many_terms_share_is_looked_up_once(self, catalog: Catalog) -> None:
+        """Pairs of a key of two columns: three queries for each of them became one."""
+        dataset = commit(
+            catalog, [(file_of(f"f{n}"), [bound(1, 0, 9), bound(2, n, n)]) for n in range(30)]
+        )
+        pairs = SearchAny(tuple(SearchAll((point(1, 5), point(2, n))) for n in range(20)))
+        with catalog.read() as reader:
+            session = type(reader._session)
+            with patch.object(session, "query", autospec=True, side_effect=session.query) as asked:
+                found = paths(reader.files(dataset.id, 1, pairs))
+        assert set(found) == {f"f{n}" for n in range(20)}
+        assert asked.call_count < 2 * 20
+
     def test_an_and_of_conditions_that_many_files_match(self, catalog: Catalog) -> None:
         files = [(file_of(f"f{n}"), [bound(1, 0, n), bound(2, n, 5000)]) for n in range(2500)]
         dataset = commit(catalog, files)

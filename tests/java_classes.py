@@ -2,15 +2,16 @@
 
     python -m tests.java_classes
 
-makes the archive where there is none. That takes the time of seven starts that it saves, more than
-`make test` has, so `make integration` makes it. Java ignores an archive that is not of its own
-version and class path.
+makes the archive where there is none, with what the main job loads. `make setup` does: it takes
+45 s of a processor, and each of the five JVMs of `make test` then needs 7 s less. Java ignores an
+archive that is not of its own version and class path.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 from shutil import which
@@ -31,9 +32,14 @@ OPTIONS = (
 
 def archive() -> Path:
     """Where the classes are kept of this Spark and this Java."""
-    spark = [found.version for found in distributions(name="pyspark")]
-    key = f"{os.environ.get('JAVA_HOME') or which('java')} {spark} {sys.prefix}"
-    return Path(__file__).parents[1] / f".pytest_cache/java-{crc32(key.encode()):x}.jsa"
+    spark = [
+        (found.version, jars.stat().st_mtime_ns)
+        for found in distributions(name="pyspark")
+        if (jars := Path(str(found.locate_file("pyspark/jars")))).exists()
+    ]
+    place = f"java-{crc32(sys.prefix.encode()):x}"
+    key = f"{os.environ.get('JAVA_HOME') or which('java')} {spark}"
+    return Path(__file__).parents[1] / f".pytest_cache/{place}-{crc32(key.encode()):x}.jsa"
 
 
 def set_options() -> None:
@@ -45,19 +51,22 @@ def set_options() -> None:
 def main() -> None:
     if archive().exists() or " " in str(archive()):  # the options are divided at spaces
         return
-    from pyspark.sql import SparkSession
+    from tests.doors.session_matrix import EQUIPPED, job, made
 
-    archive().parent.mkdir(exist_ok=True)
+    folder = archive().parent
+    folder.mkdir(exist_ok=True)
     new = archive().with_suffix(f".{os.getpid()}")
     os.environ[VARIABLE] = f"{OPTIONS} -Xlog:disable -XX:ArchiveClassesAtExit={new}"
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.log.level", "OFF").getOrCreate()
-    spark.createDataFrame([(1, "a")], ["n", "s"]).createOrReplaceTempView("t")
-    spark.sql("SELECT s, count(*) FROM t JOIN t AS u USING (n, s) GROUP BY s ORDER BY s").collect()
-    jvm = spark.sparkContext._gateway.proc
-    spark.stop()
-    jvm.stdin.close()  # it ends, and writes the archive
-    jvm.wait(120)
+    with tempfile.TemporaryDirectory() as data:
+        spark = made("configure", None, Path(data))
+        job(spark, Path(data), EQUIPPED)
+        jvm = spark.sparkContext._gateway.proc
+        spark.stop()
+        jvm.stdin.close()  # it ends, and writes the archive
+        jvm.wait(300)
+    # 190 MB each: those of another Spark or Java in the same virtual environment go.
+    for old in folder.glob(f"{archive().name.rpartition('-')[0]}-*.jsa"):
+        old.unlink(missing_ok=True)
     new.replace(archive())
 
 

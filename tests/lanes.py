@@ -111,7 +111,7 @@ class Lanes(LoadScopeScheduling):
         config.option.loadscopereorder = False  # the order of the tests is that of the work
         self._lane = lane
         self._spark: set[str] | None = None
-        self._jvms: set[Any] = set()
+        self._jvms: list[Any] = []
 
     def _split_scope(self, nodeid: str) -> str:
         if self._spark is None:
@@ -121,16 +121,24 @@ class Lanes(LoadScopeScheduling):
         return f"{_SPARK}{module}" if nodeid in self._spark else module
 
     def _next_for(self, node: Any) -> str | None:
-        """The first of the waiting modules that a worker may take."""
-        self._jvms &= self.assigned_work.keys()
-        any_may = node in self._jvms or len(self._jvms) < _JVMS
-        return next((one for one in self.workqueue if any_may or _SPARK not in one), None)
+        """The waiting module that a worker takes next.
+
+        Modules with like names use the same parts of Spark, and each JVM takes a second of a
+        processor or more to begin with one. So the first JVM begins with the first modules, and
+        the second with the last.
+        """
+        self._jvms = [one for one in self._jvms if one in self.assigned_work]
+        place = self._jvms.index(node) if node in self._jvms else len(self._jvms)
+        spark = [one for one in self.workqueue if _SPARK in one]
+        if spark and place < _JVMS:
+            return spark[-1 if place else 0]
+        return next((one for one in self.workqueue if _SPARK not in one), None)
 
     def _assign_work_unit(self, node: Any) -> None:
         scope = self._next_for(node) or next(iter(self.workqueue))
         self.workqueue.move_to_end(scope, last=False)
-        if _SPARK in scope:
-            self._jvms.add(node)
+        if _SPARK in scope and node not in self._jvms:
+            self._jvms.append(node)
         super()._assign_work_unit(node)
 
     def remove_node(self, node: Any) -> str | None:

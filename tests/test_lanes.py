@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
+
+from tests.lanes import Lanes
 
 pytestmark = pytest.mark.slow
 
@@ -72,3 +75,18 @@ def test_a_test_that_hangs_in_a_library_fails_and_the_others_run(tmp_path: Path)
     assert lines[-1].startswith("5 failed, 18 passed")
     told = [line for line in lines if line.startswith("FAILED") and "wait_for_ever (" in line]
     assert len(told) == 2
+
+
+def test_two_jvms_take_modules_from_both_ends_and_no_third_one() -> None:
+    lanes = object.__new__(Lanes)
+    lanes._jvms, lanes.assigned_work = [], dict.fromkeys("abc")
+    modules = ("spark: first", "spark: between", "spark: last", "without", "more")
+    lanes.workqueue = OrderedDict.fromkeys(modules)
+    assert lanes._next_for("a") == "spark: first"
+    lanes._jvms = ["a"]
+    assert [lanes._next_for(one) for one in "ab"] == ["spark: first", "spark: last"]
+    lanes._jvms = ["a", "b"]
+    wanted = ["spark: first", "spark: last", "without"]
+    assert [lanes._next_for(one) for one in "abc"] == wanted
+    del lanes.assigned_work["a"]  # it ended
+    assert [lanes._next_for(one) for one in "bc"] == ["spark: first", "spark: last"]

@@ -63,7 +63,8 @@ def by_spark(frame: Any) -> dict[str, Any]:
             wanted.append(F.sum(name).alias(name))
         else:
             nulls = F.count(F.when(F.col(name).isNull(), 1))
-            wanted.append(F.struct(F.count_distinct(name), nulls).alias(name))
+            # Several count_distinct in one query multiply the rows by their number.
+            wanted.append(F.struct(F.size(F.collect_set(name)), nulls).alias(name))
     row = frame.agg(*wanted).first().asDict()
     return {key: tuple(value) if isinstance(value, tuple) else value for key, value in row.items()}
 
