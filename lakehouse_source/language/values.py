@@ -170,7 +170,11 @@ def _of_scalar(scalar: pa.Scalar) -> Literal | None:
         raise InvalidPredicateError(reason=f"{scalar} is finer than a microsecond")
     if not kind.ordered:
         raise InvalidPredicateError(reason=f"a literal of type {scalar.type} cannot be compared")
-    return literal(scalar.as_py())
+    try:
+        return literal(scalar.as_py())
+    except OverflowError:
+        reason = f"a literal of type {scalar.type} is out of the range of Python's: {scalar.value}"
+        raise InvalidPredicateError(reason=reason) from None
 
 
 def render(value: Literal | None) -> str:

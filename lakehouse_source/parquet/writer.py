@@ -197,7 +197,8 @@ class _PartitionedWriter:
         partition.rows = keep
         left = 0 if rest is None else rest.nbytes + self.overhead_bytes
         self._count(partition, left - partition.size_bytes)
-        order = [(name, "ascending") for name in self.spec.sort_by]
+        # Arrow takes a text that begins with `.` or `[` for a path.
+        order = [(pc.field(name), "ascending") for name in self.spec.sort_by]
         if self.spec.cluster_by:
             table = clustered(table, self.spec.cluster_by)
         elif order and not self.sorts_groups:

@@ -88,8 +88,9 @@ def variant(values: Iterable[Any], *, json: bool = False) -> pa.Array:
     """A column of VARIANT from Python objects, or with `json` from JSON texts; None is NULL.
 
     Dicts with keys of str, lists, str, bool, int, float, Decimal, bytes, dates, times, datetimes
-    and UUIDs have values. An integer beyond 64 bits becomes a decimal of up to 38 digits. None
-    inside of an object is JSON's null, as is the JSON text 'null'.
+    and UUIDs have values, and what NumPy and pandas have for them (NaT and NA are None). An integer
+    beyond 64 bits becomes a decimal of up to 38 digits. None inside of an object is JSON's null, as
+    is the JSON text 'null'.
 
     Raises:
         InvalidOptionError: an object has no such value, a text is not JSON or has a key twice,
@@ -101,12 +102,13 @@ def variant(values: Iterable[Any], *, json: bool = False) -> pa.Array:
     >>> lake.read_dataset("/data/events")["event"].to_pylist()
     [{'ts': Decimal('1.5'), 'user': {'id': 7}}, [1, None]]
     """
-    from lakehouse_source.schema.variant_values import encode, encode_json
+    from lakehouse_source.schema.variant_values import encode, encode_json, plain
 
     found: list[dict[str, bytes] | None] = []
     for value in values:
         if isinstance(value, pa.Scalar):
             value = value.as_py()
+        value = plain(value)
         if value is None:
             found.append(None)
             continue

@@ -112,7 +112,49 @@ def _no_value(value: Any, reason: str) -> InvalidOptionError:
     return InvalidOptionError(option="values", reason=f"{shown} {reason}.")
 
 
+def plain(value: Any) -> Any:
+    """A value of NumPy or pandas as Python's: arrays are lists, what is missing is None.
+
+    Raises:
+        InvalidOptionError: Python has no such moment.
+    """
+    type_ = type(value)
+    if type_.__module__ == "builtins":
+        return value
+    if type_.__name__ in ("NaTType", "NAType") and type_.__module__.startswith("pandas"):
+        return None
+    if type_.__module__ != "numpy" or not hasattr(value, "dtype"):
+        return value
+    if value.ndim:
+        return list(value)
+    if value != value:  # NaN, NaT
+        return value.item() if value.dtype.kind == "f" else None
+    found = value.item()
+    if value.dtype.kind == "m":
+        raise _no_value(value, "is of NumPy's type timedelta64, which VARIANT has not")
+    return _WithNanoseconds.of(value) if value.dtype.kind == "M" and type(found) is int else found
+
+
+class _WithNanoseconds(datetime):
+    """A moment as a pandas Timestamp has it."""
+
+    nanosecond = 0
+
+    @classmethod
+    def of(cls, value: Any) -> _WithNanoseconds:
+        """From NumPy's datetime64 that is finer than microseconds, or beyond Python's years."""
+        nanos = value.astype("M8[ns]")
+        if nanos.astype(value.dtype) != value:
+            raise _no_value(value, "is neither of the years 1 to 9999 nor a count of nanoseconds")
+        micros, rest = divmod(int(nanos.astype("i8")), 1000)
+        moment = EPOCH + timedelta(microseconds=micros)
+        made = cls.combine(moment.date(), moment.time())
+        made.nanosecond = rest
+        return made
+
+
 def _collect(value: Any, names: set[str], depth: int) -> None:
+    value = plain(value)
     if depth > MOST_DEPTH:
         raise _no_value("a value", f"is nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, Mapping):
@@ -156,6 +198,7 @@ def metadata_bytes(texts: Sequence[bytes], *, is_sorted: bool = True) -> bytes:
 
 
 def _encoded(value: Any, ids: Mapping[str, int]) -> bytes:
+    value = plain(value)
     if isinstance(value, Mapping):
         # The ids have the order of their names.
         return object_bytes(
@@ -163,8 +206,6 @@ def _encoded(value: Any, ids: Mapping[str, int]) -> bytes:
         )
     if isinstance(value, (list, tuple)):
         return array_bytes([_encoded(part, ids) for part in value])
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        value = value.item()
     return leaf_bytes(value)
 
 
@@ -247,7 +288,10 @@ def _encoded_decimal(value: Decimal) -> bytes:
 
 def _encoded_moment(value: datetime) -> bytes:
     zoned = value.tzinfo is not None
-    wall = value.astimezone(timezone.utc).replace(tzinfo=None) if zoned else value
+    try:
+        wall = value.astimezone(timezone.utc).replace(tzinfo=None) if zoned else value
+    except OverflowError:
+        raise _no_value(value, "is outside of the years 1 to 9999 in UTC") from None
     micros = (wall - EPOCH) // timedelta(microseconds=1)
     nanos = int(getattr(value, "nanosecond", 0))  # of a pandas Timestamp
     if nanos:

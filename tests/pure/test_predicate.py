@@ -8,6 +8,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakehouse_source.errors import InvalidPredicateError
@@ -37,6 +38,7 @@ from lakehouse_source.language.bounds.bound import (
     BoundText,
     IfPresent,
 )
+from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.merge import initial
 
@@ -489,6 +491,24 @@ def test_timestamps_beyond_pythons_years_are_literals():
         .root,
         IfPresent,
     )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pa.scalar(2_932_897, pa.date32()),  # 10000-01-01
+        pa.scalar(-(2**31), pa.date32()),
+        pa.scalar(2**63 - 1, pa.duration("s")),
+    ],
+    ids=["10000", "first", "duration"],
+)
+def test_scalars_of_arrow_beyond_python_are_refused_and_arrow_compares_them(value):
+    with pytest.raises(InvalidPredicateError, match="out of the range of Python's"):
+        PredicateSet.of([("x", "=", value)])
+    rows = pa.table({"x": pa.array([None, value.value], value.type)})
+    for expression in (pc.field("x") == value, pc.field("x").isin([value])):
+        condition = PredicateSet.of(expression).bind(initial(rows.schema))
+        assert matching_mask(rows, condition).to_pylist()[1] is True
 
 
 def test_huge_decimals_do_not_blow_up():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import uuid
 from contextlib import suppress
-from datetime import date, datetime, time, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -255,3 +256,49 @@ def test_names_that_are_not_utf8_are_an_error_of_the_value() -> None:
     metadata, value = encode({"a": 1})
     column = pa.array([{"metadata": metadata[:-1] + b"\xd4", "value": value}], STORAGE)
     assert parts_at(column, ("a",)) is None
+
+
+MOMENT = datetime(2024, 2, 29, 12, 30, 0, 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.datetime64(MOMENT, "us"), MOMENT),
+        (np.datetime64(MOMENT, "ns"), MOMENT),
+        (np.datetime64("2024-02-29T12:30:00.000005001", "ns"), "2024-02-29 12:30:00.000005001"),
+        (np.datetime64("1969-12-31T23:59:59.999999999"), "1969-12-31 23:59:59.999999999"),
+        (np.datetime64("2024-02-29", "D"), date(2024, 2, 29)),
+        (np.datetime64("NaT", "ns"), None),
+        (pd.NaT, None),
+        (pd.NA, None),
+        (np.float32(1.5), 1.5),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (np.array([{"a": np.array([MOMENT], "M8[ns]")}, None], object), [{"a": [MOMENT]}, None]),
+        (np.array(7), 7),
+    ],
+    ids=repr,
+)
+def test_values_of_numpy_and_pandas_are_those_of_python(given: Any, kept: Any) -> None:
+    assert lake.variant([given, {"a": given}]).to_pylist() == [kept, {"a": kept}]
+
+
+def test_what_is_missing_in_pandas_is_null() -> None:
+    values = [None, pd.NaT, pd.NA, np.datetime64("NaT"), "null"]
+    assert lake.variant(values).is_null().to_pylist() == [True, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (np.timedelta64(5, "ns"), "timedelta64"),
+        (np.datetime64("20000-01-01", "s"), "neither of the years 1 to 9999"),
+        (np.datetime64(5, "ps"), "neither of the years 1 to 9999"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))), "outside of the years 1 to 9999"),
+    ],
+    ids=repr,
+)
+def test_moments_that_are_not_kept_are_refused_by_name(value: Any, reason: str) -> None:
+    for given in (value, [value]):
+        with pytest.raises(lake.InvalidOptionError, match=reason):
+            lake.variant([given])

@@ -356,13 +356,16 @@ class TestSchemas:
         with pytest.raises(SchemaMismatchError, match="'order'"):
             dataset.promote_column("n", pa.string())
 
-    def test_a_write_does_not_promote_a_column_of_a_constraint(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("constraint", ["n > 0", "UNIQUE (n)", "PRIMARY KEY (n)"])
+    def test_a_write_does_not_promote_a_column_of_a_constraint(
+        self, tmp_path: Path, constraint: str
+    ) -> None:
         uri = str(tmp_path / "data")
         lake.write_dataset({"n": pa.array([9], pa.int32())}, uri)
         dataset = lake.open_dataset(uri)
-        dataset.add_constraint("positive", "n > 0")
+        dataset.add_constraint("positive", constraint)
         wide = pa.table({"n": pa.array([10], pa.int64())})
-        with pytest.raises(SchemaMismatchError, match=r"'positive'.*promote_column"):
+        with pytest.raises(SchemaMismatchError, match=r"column 'n'.*'positive'.*promote_column"):
             lake.write_dataset(wide, uri, schema_merge=True)
         dataset.promote_column("n", pa.int64())
         lake.write_dataset(wide, uri)

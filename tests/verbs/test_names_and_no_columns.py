@@ -24,7 +24,18 @@ ODD = [
     *(f"a{chr(code)}b" for code in (1, 9, 10, 13, 27, 31, 127)),
     *("\u00a0", "\u2028", "\ufeff", "ü", "u\u0308", "名", "\U0001f600", "\x85", "İ", "ß"),
     *("*", "^.*$", "a.b.c", "1", "-1", " ", "select", "None", "NULL", "true", "_file_x", "a" * 200),
-    *("plake path", "plake position", "plake 0", "file_row_number", "filename", "count(*)", "x\\"),
+    *(
+        ".other",
+        "..",
+        "[0]",
+        "plake path",
+        "plake position",
+        "plake 0",
+        "file_row_number",
+        "filename",
+        "count(*)",
+        "x\\",
+    ),
 ]
 
 
@@ -58,6 +69,18 @@ def test_an_odd_name_goes_through_every_engine(
             except Exception as error:
                 raise AssertionError(f"{engine}: {scan}") from error
     assert dataset.scan(f"{uses(name)} = 1").count_rows() == 1
+
+
+# Arrow takes the first three for paths where a column to sort by is given as a text.
+@pytest.mark.parametrize("name", [".other", "..", "[0]", "a b"])
+def test_rows_are_sorted_by_a_column_with_an_odd_name(tmp_path: Path, name: str) -> None:
+    data = pa.table({name: [3, 1, 2], "other": ["x", "y", "z"]})
+    lake.write_dataset(data, tmp_path, sort_by=[name])
+    assert lake.read_dataset(tmp_path)["other"].to_pylist() == ["y", "z", "x"]
+    lake.write_dataset(data, tmp_path, sort_by=[name])
+    lake.open_dataset(tmp_path).set_properties(cluster_by=[name])
+    lake.open_dataset(tmp_path).cluster(full=True)
+    assert lake.read_dataset(tmp_path)[name].to_pylist() == [1, 1, 2, 2, 3, 3]
 
 
 NUL = "a\0b"

@@ -157,7 +157,10 @@ def render(tree: Tree) -> str:
     if isinstance(tree, FieldRef):
         return ".".join(tree.path)
     if isinstance(tree, Scalar):
-        return str(tree.value)
+        try:
+            return str(tree.value)
+        except OverflowError:  # Python has no such moment
+            return str(tree.value.cast(pa.string()))
     return f"{tree.name}({', '.join(render(term) for term in tree.terms)})"
 
 

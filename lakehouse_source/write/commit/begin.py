@@ -543,7 +543,7 @@ def _next_schema(
         check_sources(current, schema)
     for one in retyped(properties.constraints, current, schema) if schema is not current else ():
         raise SchemaMismatchError(
-            column=", ".join(one.broken.columns),
+            column=", ".join(one.unique or one.broken.columns),
             dataset=uri,
             reason=f"would get another type, under which the rows of the dataset may break the "
             f"constraint {one.name!r}, {constraint_sql(one.expression)}",
