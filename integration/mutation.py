@@ -2780,8 +2780,8 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/ranges.py",
-        IMPLIED,
+        "language/bounds/search.py",
+        (*IMPLIED, "pure/test_range_search.py"),
         (
             "ranges: the first value above is in the range too",
             'high = self._first(">") - 1',
@@ -2811,14 +2811,28 @@ MUTANTS = [
         ),
         (
             "ranges: a condition that overflows is the range",
-            "return nan and None not in ends",
-            "return True",
+            "return None not in ends and not",
+            "return not",
         ),
         (
             "ranges: NaN never matches",
-            '"=" if op == "<=>" else op))[0] is not False',
-            '"=" if op == "<=>" else op))[0] is None',
+            '"=" if op == "<=>" else op)[-1] is not False',
+            '"=" if op == "<=>" else op)[-1] is None',
         ),
+        (
+            "ranges: what is TRUE beside another value is TRUE there first",
+            "places[hit - 1] + 1 if hit else low, places[hit], True",
+            "places[hit], places[hit], True",
+        ),
+        (
+            "ranges: a cast ends at a value that it is compared with",
+            "for one in (below, (below + value) / 2, value)",
+            "for one in (value,)",
+        ),
+    ),
+    *_in(
+        "language/bounds/ranges.py",
+        IMPLIED,
         (
             "ranges: clocks are calm everywhere",
             "return len({offset_at(moment, zone) for moment in moments}) == 1",
