@@ -147,6 +147,20 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/likely_rows.py",
+        ("verbs/test_variant_likely_rows.py",),
+        (
+            "likely rows: what is of another type at the path matches nothing",
+            "likely = pc.or_(likely, one)",
+            "likely = pc.or_(likely, likely)",
+        ),
+        (
+            "likely rows: a cast fails on no row that is left out",
+            "likely = pc.or_(likely, pc.is_in(rows, value_set=pa.array(ends, rows.type)))",
+            "likely = pc.or_(likely, likely)",
+        ),
+    ),
+    *_in(
         "upkeep/steps.py",
         ("verbs/test_upkeep.py",),
         (
@@ -783,8 +797,8 @@ MUTANTS = [
         ),
         (
             "deleted rows return where a condition reads whole row groups",
-            "        mask = of_live(mask, group.live)",
-            "        mask = mask",
+            "        mask = of_live(mask if likely is None else placed(mask, likely), group.live)",
+            "        mask = mask if likely is None else placed(mask, likely)",
         ),
         (
             "deleted rows return where a condition reads pages",
