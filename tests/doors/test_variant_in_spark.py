@@ -382,6 +382,18 @@ def test_statements_of_a_named_table(spark_catalog: SparkSession, tmp_path: Path
         sql("ALTER TABLE plake.default.docs ALTER COLUMN v TYPE STRING")
 
 
+def test_a_file_with_deleted_rows_is_read_by_spark(
+    spark_auto: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's reader failed: `Index 0 out of bounds for length 0`."""
+    lake.write_dataset({"id": [0, 1, 2], "v": lake.variant([{"n": 5}, 7, "x"])}, tmp_path)
+    lake.open_dataset(tmp_path).delete("id = 1")
+    spark_auto.conf.set(Setting.READER, Reader.SPARK)
+    found = load(spark_auto, tmp_path).selectExpr("id", "to_json(v)", "v:n::int").collect()
+    spark_auto.conf.unset(Setting.READER)
+    assert sorted(map(tuple, found)) == [(0, '{"n":5}', 5), (2, '"x"', None)]
+
+
 @pytest.mark.long
 def test_a_stream_carries_values(spark: SparkSession, tmp_path: Path) -> None:
     save(frame(spark), tmp_path / "from")
