@@ -147,6 +147,20 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "parquet/likely_rows.py",
+        ("verbs/test_variant_likely_rows.py",),
+        (
+            "likely rows: what is of another type at the path matches nothing",
+            "likely = pc.or_(likely, one)",
+            "likely = pc.or_(likely, likely)",
+        ),
+        (
+            "likely rows: a cast fails on no row that is left out",
+            "likely = pc.or_(likely, pc.is_in(rows, value_set=pa.array(ends, rows.type)))",
+            "likely = pc.or_(likely, likely)",
+        ),
+    ),
+    *_in(
         "upkeep/steps.py",
         ("verbs/test_upkeep.py",),
         (
@@ -783,8 +797,8 @@ MUTANTS = [
         ),
         (
             "deleted rows return where a condition reads whole row groups",
-            "        mask = of_live(mask, group.live)",
-            "        mask = mask",
+            "        mask = of_live(mask if likely is None else placed(mask, likely), group.live)",
+            "        mask = mask if likely is None else placed(mask, likely)",
         ),
         (
             "deleted rows return where a condition reads pages",
@@ -2780,8 +2794,8 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "language/bounds/ranges.py",
-        IMPLIED,
+        "language/bounds/search.py",
+        (*IMPLIED, "pure/test_range_search.py"),
         (
             "ranges: the first value above is in the range too",
             'high = self._first(">") - 1',
@@ -2811,14 +2825,28 @@ MUTANTS = [
         ),
         (
             "ranges: a condition that overflows is the range",
-            "return nan and None not in ends",
-            "return True",
+            "return None not in ends and not",
+            "return not",
         ),
         (
             "ranges: NaN never matches",
-            '"=" if op == "<=>" else op))[0] is not False',
-            '"=" if op == "<=>" else op))[0] is None',
+            '"=" if op == "<=>" else op)[-1] is not False',
+            '"=" if op == "<=>" else op)[-1] is None',
         ),
+        (
+            "ranges: what is TRUE beside another value is TRUE there first",
+            "places[hit - 1] + 1 if hit else low, places[hit], True",
+            "places[hit], places[hit], True",
+        ),
+        (
+            "ranges: a cast ends at a value that it is compared with",
+            "for one in (below, (below + value) / 2, value)",
+            "for one in (value,)",
+        ),
+    ),
+    *_in(
+        "language/bounds/ranges.py",
+        IMPLIED,
         (
             "ranges: clocks are calm everywhere",
             "return len({offset_at(moment, zone) for moment in moments}) == 1",

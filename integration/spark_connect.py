@@ -84,6 +84,7 @@ def inside(folder: Path, master: str) -> int:
     if session_matrix.main(list(session_matrix.CONNECT)):
         wrong.append("sessions of one server")
     transact(spark, folder)
+    documents(spark, folder)
     statements = change_rows(spark, folder)
     print(f"{statements} steps of programs that change rows: no difference from DuckDB")
     print(f"{asked} queries through Connect on Spark {spark.version}, {len(wrong)} wrong")
@@ -144,6 +145,42 @@ def transact(spark: Any, folder: Path) -> None:
         except KeyboardInterrupt:
             assert fails
         assert rows() == ([2, 2] if fails else [1, 3])
+
+
+def documents(spark: Any, folder: Path) -> None:
+    """Write VARIANT, and ask for rows by its paths, with both readers.
+
+    Raises:
+        AssertionError: Spark's own Parquet has another answer, or a path prunes nothing.
+    """
+    import lakehouse_source as lake
+    from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
+    from tests.doors import test_variant_in_spark as variants
+
+    given, places = variants.frame(spark), [str(folder / f"documents-{one}") for one in "abc"]
+    given.write.parquet(places[0])
+    given.write.format("plake").option("variantPaths", "v:user.id,v:n").save(places[1])
+    for user in (7, 8, 9):
+        rows = spark.range(user * 100, user * 100 + 50, 1, 1)
+        rows = rows.selectExpr("id", "parse_json(concat('{\"user\": {\"id\": ', id, '}}')) AS v")
+        writer = rows.write.format("plake").option("variantPaths", "v:user.id")
+        writer.mode("append").save(places[2])
+    own = spark.read.parquet(places[0])
+    wanted = sorted(map(str, own.selectExpr(f"struct({variants.ASKED}) AS r").collect()))
+    for reader in (Reader.PYTHON, Reader.SPARK):
+        spark.conf.set(Setting.READER, reader)
+        found = spark.read.format("plake").load(places[1])
+        answers = found.selectExpr(f"struct({variants.ASKED}) AS r").collect()
+        assert sorted(map(str, answers)) == wanted
+        assert variants.matches(found) == variants.matches(own)
+        one = spark.read.format("plake").load(places[2]).where("v:user.id::int = 807")
+        assert [row.id for row in one.select("id").collect()] == [807]
+        sign = "(1 of 3 files)" if reader == Reader.SPARK else "PushedFilters: [v IS NOT NULL, ("
+        assert sign in one.select("id")._explain_string()
+    spark.conf.unset(Setting.READER)
+    lake.spark.open(spark, places[2]).delete("v:user.id::int = 807")
+    assert lake.open_dataset(places[2]).scan("v:user.id::int BETWEEN 806 AND 808").count_rows() == 2
+    print("values of VARIANT, their paths and conditions: as in Spark's own Parquet")
 
 
 def change_rows(spark: Any, folder: Path) -> int:

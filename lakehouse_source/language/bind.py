@@ -62,7 +62,7 @@ from lakehouse_source.language.values import DAY_US, Failure, instant_us, parse_
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.ordinal import wall_ns
 from lakehouse_source.schema.paths import find_path
-from lakehouse_source.schema.variant import is_variant
+from lakehouse_source.schema.variant import VARIANT, is_variant
 
 # --- The meaning of names in an expression: columns of tables side by side.
 
@@ -237,6 +237,13 @@ class Binder:
             raise Failure(f"there is no common type of {listed}")
         return [self.cast(value, found) for value in values]
 
+    def chosen(self, values: Sequence[Bound]) -> list[Bound]:
+        """The values of which a row takes one, in their common type; VARIANT has no other."""
+        types = [value.type for value in values]
+        if any(map(is_variant, types)) and all(is_variant(t) or t == NULL_TYPE for t in types):
+            return [self.cast(value, VARIANT) for value in values]
+        return self.alike(values)
+
     # --- columns ---
 
     def _column(self, node: Name, found: Found) -> Bound:
@@ -298,7 +305,7 @@ class Binder:
             raise Failure("a condition is NULL, which has no type")
         conditions = [self._truth(condition) for condition in conditions]
         results = [*(value for _, value in node.branches), node.otherwise]
-        *values, otherwise = self.alike([self.bind(value) for value in results])
+        *values, otherwise = self.chosen([self.bind(value) for value in results])
         return choice(node, list(zip(conditions, values)), otherwise)
 
     def compared(self, left: Bound, right: Bound) -> tuple[Bound, Bound]:

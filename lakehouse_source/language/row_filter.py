@@ -8,7 +8,7 @@ NaN.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -76,6 +76,17 @@ def matching_mask(
     for term in later:
         mask = _where_true(mask, term, batch)
     return mask
+
+
+def true_by_ids(node: BoundNode, columns: Mapping[int, Values], count: int) -> pa.BooleanArray:
+    """True for each of `count` rows on which a condition is TRUE, false for the others.
+
+    `columns` are by the ids of their fields. The condition has no part that rows decide.
+    """
+    found = _Builder(pa.table({}), lambda column: columns[column.id]).build(node)
+    if isinstance(found, pa.Scalar):
+        found = pa.repeat(found, count)
+    return pc.fill_null(found, False)
 
 
 def _in_turn(root: BoundNode) -> tuple[BoundNode, list[SqlRows]]:

@@ -266,13 +266,13 @@ class FileFilters:
         self._predicate = predicate
         self._footer = footer
         self._file = file
-        places = footer.places
+        places, ids = footer.places, frozenset(predicate.column_ids)
         self._columns: Mapping[int, tuple[int, pa.DataType]] = {
             leaf.id: places[leaf.path]
             for leaf in leaves(file_schema)
-            if leaf.id in predicate.column_ids and not leaf.in_list and leaf.path in places
+            if leaf.id in ids and not leaf.in_list and leaf.path in places
         }
-        self._paths = list(footer.typed_paths(file_schema, predicate.column_ids))
+        self._paths = list(footer.typed_paths(file_schema, ids))
 
     def rule_out(self, index: int) -> bool:
         """Tell whether no row of the row group at `index` can match."""

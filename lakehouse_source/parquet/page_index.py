@@ -417,7 +417,8 @@ class PagePruning:
         self._predicate = predicate
         self._footer = footer
         self._index = index
-        wanted = {leaf.id: leaf for leaf in leaves(schema) if leaf.id in predicate.column_ids}
+        ids = frozenset(predicate.column_ids)
+        wanted = {leaf.id: leaf for leaf in leaves(schema) if leaf.id in ids}
         self._columns: dict[int, tuple[int, Leaf, pa.DataType]] = {}
         for leaf in leaves(file_schema):
             if leaf.id not in wanted or leaf.in_list or wanted[leaf.id].in_list:
@@ -432,7 +433,7 @@ class PagePruning:
 
         self._paths = list[TypedPath]()
         if not is_foreign:
-            self._paths += footer.typed_paths(file_schema, predicate.column_ids)
+            self._paths += footer.typed_paths(file_schema, ids)
         for one in self._paths:
             leaf = Leaf(one.path, one.id, one.type, False)
             self._columns[one.id] = one.typed, leaf, one.indexed_type

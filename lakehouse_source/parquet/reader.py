@@ -31,6 +31,7 @@ from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.foreign import read_schema
+from lakehouse_source.parquet.likely_rows import LikelyRows, placed
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.open_file import (
     ColumnSet,
@@ -310,6 +311,7 @@ class _FileReader:
                     groups = tuple(range(len(footer.row_counts)))
                 filters = self._filters(footer, file)
                 pages = self._pages(opened)
+                self.likely = self._likely(footer)
                 starts = list(accumulate(footer.row_counts, initial=0))
             for index in groups:
                 with self._errors():
@@ -378,6 +380,13 @@ class _FileReader:
             self._part(opened, self._rest(self.predicate_schema.names)),
         )
 
+    def _likely(self, footer: CheckedFooter) -> LikelyRows | None:
+        """What rules rows out before their VARIANT is put together; None: nothing."""
+        spec = self.spec
+        if self.foreign or spec.predicate is None or spec.unmatched or not self.paths:
+            return None
+        return LikelyRows(spec.predicate, footer, self.file_schema)
+
     def _apart(self, opened: OpenFile) -> Mapping[str, Collection[Path]]:
         """The paths of VARIANT that the file has apart from the rest of their column."""
         if not self.paths:
@@ -430,7 +439,11 @@ class _FileReader:
             return None
         if not rows:
             return empty(self.output_schema)
-        condition = self._read_rows(group, pages.condition, rows, pages)
+        stored = self._stored_rows(group, pages.condition, rows, pages)
+        likely = None if self.likely is None else self.likely.among(stored)
+        if likely is not None and likely.true_count <= _PICKED_ROWS:
+            stored, rows = stored.filter(likely), marked(rows, likely)
+        condition = self._assembled(stored, pages.condition, Rows(group, rows))
         mask = of_live(matching_mask(condition, spec.predicate), Rows(group, rows).live)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
@@ -438,21 +451,26 @@ class _FileReader:
         if matching <= _PICKED_ROWS:
             condition, rows = condition.filter(mask), marked(rows, mask)
         needs_rest = len(pages.rest.wanted) > 0
-        table = self._read_rows(group, pages.rest, rows, pages) if needs_rest else condition
+        table = condition
+        if needs_rest:
+            stored = self._stored_rows(group, pages.rest, rows, pages)
+            table = self._assembled(stored, pages.rest, Rows(group, rows))
         return self._result(condition, table, mask, matching)
 
-    def _read_rows(
+    def _assembled(self, stored: pa.Table, part: ColumnSet, rows: Rows) -> pa.Table:
+        return self.columns.assembled(stored, part.physical, part.wanted, rows)
+
+    def _stored_rows(
         self, group: RowGroup, part: ColumnSet, rows: tuple[RowRange, ...], pages: PagesOfFile
     ) -> pa.Table:
-        """As `_read`, but only some rows."""
-        stored = pa.table({})
-        if part.physical:
-            found = pages.read(group.index, part, rows)
-            if found is None:
-                found = self._whole_columns(group, part.physical)
-                found = cut(found, [(0, group.row_count)], rows)
-            stored = found
-        return self.columns.assembled(stored, part.physical, part.wanted, Rows(group, rows))
+        """Some rows of columns, as they are stored."""
+        if not part.physical:
+            return pa.table({})
+        found = pages.read(group.index, part, rows)
+        if found is None:
+            found = self._whole_columns(group, part.physical)
+            found = cut(found, [(0, group.row_count)], rows)
+        return found
 
     def _row_group(self, group: RowGroup) -> pa.Table:
         spec = self.spec
@@ -466,20 +484,29 @@ class _FileReader:
                 return table.filter(group.live)
             del table
             return most_of(columns, self.output_schema, group.live)
-        condition = self._read(group, self.predicate_schema, self.paths)
+        physical, stored = self._stored(group, self.predicate_schema, self.paths)
+        likely = None if self.likely is None else self.likely.among(stored)
+        stored = stored if likely is None else stored.filter(likely)
+        part = Rows(group, ((0, rows),), likely)
+        condition = self.columns.assembled(stored, physical, self.predicate_schema, part)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
             mask = pc.invert(mask)
-        mask = of_live(mask, group.live)
+        mask = of_live(mask if likely is None else placed(mask, likely), group.live)
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
             return empty(self.output_schema)
+        if likely is not None:
+            condition = condition.filter(mask.filter(likely))
         rest = self._rest(condition.column_names)
         few = matching * _FEW <= rows and self.storage.is_local
         if few and len(rest):
-            condition, table = condition.filter(mask), self._few(group, rest, mask)
+            condition = condition if likely is not None else condition.filter(mask)
+            table = self._few(group, rest, mask)
         else:
             table = self._read(group, rest) if len(rest) else condition
+            if likely is not None and len(rest):
+                table = table.filter(mask)
         return self._result(condition, table, mask, matching)
 
     def _rest(self, known: Iterable[str]) -> pa.Schema:
@@ -510,12 +537,16 @@ class _FileReader:
         self, group: RowGroup, wanted: pa.Schema, paths: Mapping[str, Collection[Path]] = _WHOLE
     ) -> pa.Table:
         """Columns of one row group, in the dataset's types, partition values filled in."""
-        physical = self.columns.physical(group.file, wanted, paths)
-        stored = pa.table({})
-        if physical:
-            stored = self._whole_columns(group, physical)
+        physical, stored = self._stored(group, wanted, paths)
         rows = Rows(group, ((0, group.row_count),))
         return self.columns.assembled(stored, physical, wanted, rows)
+
+    def _stored(
+        self, group: RowGroup, wanted: pa.Schema, paths: Mapping[str, Collection[Path]]
+    ) -> tuple[list[pa.Field], pa.Table]:
+        """The columns of one row group that the file has, as they are stored."""
+        physical = self.columns.physical(group.file, wanted, paths)
+        return physical, self._whole_columns(group, physical) if physical else pa.table({})
 
     def _whole_columns(self, group: RowGroup, physical: list[pa.Field]) -> pa.Table:
         parquet = group.file.parquet

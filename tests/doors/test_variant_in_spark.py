@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
+from lakehouse_source.parquet import likely_rows
 from lakehouse_source.spark.protocol.vocabulary import Reader, Setting
 from tests.doors.frames import load, save
 from tests.doors.plake_command import plake
@@ -245,6 +246,14 @@ def disagreements(
     return wrong + [f"pushed down: {some[n]}" for n in differing]
 
 
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are ruled out by their columns in small row groups too."""
+    monkeypatch.setattr(likely_rows, "_FEWEST", 1)
+    monkeypatch.setattr(likely_rows, "_SHARE", 1)
+
+
+@pytest.mark.usefixtures("few_are_many")
 def test_conditions_on_paths_mean_what_they_mean_in_spark(
     spark: SparkSession, spark_auto: SparkSession, tmp_path: Path
 ) -> None:
@@ -252,6 +261,7 @@ def test_conditions_on_paths_mean_what_they_mean_in_spark(
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("seed", range(1, 41))
 def test_twenty_thousand_conditions_on_paths_mean_what_they_mean_in_spark(
     spark: SparkSession, spark_auto: SparkSession, tmp_path: Path, seed: int
@@ -370,6 +380,18 @@ def test_statements_of_a_named_table(spark_catalog: SparkSession, tmp_path: Path
     assert [row.id for row in found.collect()] == [50]
     with pytest.raises(AnalysisException, match="VARIANT"):
         sql("ALTER TABLE plake.default.docs ALTER COLUMN v TYPE STRING")
+
+
+def test_a_file_with_deleted_rows_is_read_by_spark(
+    spark_auto: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's reader failed: `Index 0 out of bounds for length 0`."""
+    lake.write_dataset({"id": [0, 1, 2], "v": lake.variant([{"n": 5}, 7, "x"])}, tmp_path)
+    lake.open_dataset(tmp_path).delete("id = 1")
+    spark_auto.conf.set(Setting.READER, Reader.SPARK)
+    found = load(spark_auto, tmp_path).selectExpr("id", "to_json(v)", "v:n::int").collect()
+    spark_auto.conf.unset(Setting.READER)
+    assert sorted(map(tuple, found)) == [(0, '{"n":5}', 5), (2, '"x"', None)]
 
 
 @pytest.mark.long

@@ -230,7 +230,7 @@ def test_no_layout_is_by_a_variant(tmp_path: Path, layout: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "condition", ["v = 1", "v < 'a'", "v IN (1)", "upper(v) = 'A'", "coalesce(v, v) IS NULL"]
+    "condition", ["v = 1", "v < 'a'", "v IN (1)", "upper(v) = 'A'", "greatest(v, v) IS NULL"]
 )
 def test_values_are_not_compared(tmp_path: Path, condition: str) -> None:
     with pytest.raises(lake.InvalidPredicateError, match=r"(?i)variant"):
@@ -394,6 +394,38 @@ def test_an_update_parses_json_and_a_constraint_reads_paths(tmp_path: Path) -> N
         dataset.update({"v": "parse_json('{')"}, "id = 0")
     dataset.update({"v": "try_parse_json('{')"}, "id = 0")
     assert dataset.scan("v IS NULL").count_rows() == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("CASE WHEN id = 1 THEN NULL WHEN id = 2 THEN v END", [None, "2", None]),
+        ("CASE WHEN v:n::int = 1 THEN parse_json('[]') ELSE v END", ["[]", "2", None]),
+        ("if(id = 1, v, NULL)", ['{"n":1}', None, None]),
+        ("coalesce(NULL, v, parse_json('[3]'))", ['{"n":1}', "2", "[3]"]),
+        ("nvl(v:n, v)", ["1", "2", None]),
+        ("nvl2(v, parse_json('0'), NULL)", ["0", "0", None]),
+    ],
+)
+def test_one_of_several_values_is_taken(
+    tmp_path: Path, value: str, wanted: list[str | None]
+) -> None:
+    lake.write_dataset({"id": [1, 2, 3], "v": lake.variant([{"n": 1}, 2, None])}, tmp_path)
+    dataset = lake.open_dataset(tmp_path)
+    assert dataset.scan(f"({value}) IS NULL").to_table()["id"].to_pylist() == [
+        n for n, one in enumerate(wanted, 1) if one is None
+    ]
+    dataset.update({"v": value}, "id > 0")
+    assert texts(dataset.refresh().scan().to_table().sort_by("id")) == wanted
+
+
+@pytest.mark.parametrize(
+    "value", ["coalesce(v, 1)", "CASE WHEN id = 1 THEN v ELSE 'x' END", "nullif(v, v)"]
+)
+def test_values_of_other_types_beside_it_are_refused(tmp_path: Path, value: str) -> None:
+    lake.write_dataset({"id": [1], "v": lake.variant([1])}, tmp_path)
+    with pytest.raises(lake.InvalidExpressionError, match=r"no common type of .*VARIANT"):
+        lake.open_dataset(tmp_path).update({"v": value}, "TRUE")
 
 
 def test_a_generated_column_prunes_by_a_path(tmp_path: Path) -> None:

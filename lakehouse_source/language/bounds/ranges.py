@@ -1,19 +1,16 @@
 """Pure. What is known of parts of an SQL condition, and for which values of a column they hold.
 
-The ends of the range are searched with the expression itself, evaluated as on rows, so rounding,
-overflow and calendars are included. If the expression has no value (an overflow), or clocks of the
-zone change near an end, the range is wider and holds only in one direction.
+The ends of the range are searched with the expression itself (`search.py`), so rounding, overflow
+and calendars are included. If the expression has no value (an overflow), or clocks of the zone
+change near an end, the range is wider and holds only in one direction.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone, tzinfo
-from decimal import Decimal
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +19,9 @@ from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateErro
 from lakehouse_source.language.bind import Binder, Scope
 from lakehouse_source.language.bounds.bound import FALSE, TRUE, BoundNode, conjunction, disjunction
 from lakehouse_source.language.bounds.comparisons import Columns, Comparisons, NoComparison
+from lakehouse_source.language.bounds.search import DATE, Line, Probe, line_of
 from lakehouse_source.language.functions import entry
-from lakehouse_source.language.functions.rows import Bound, Rows, listed, unlisted
+from lakehouse_source.language.functions.rows import Bound, Rows, listed
 from lakehouse_source.language.functions.table import FUNCTIONS
 from lakehouse_source.language.nodes import (
     COMPARISONS,
@@ -43,15 +41,11 @@ from lakehouse_source.language.nodes import (
     negated,
     replaced,
 )
-from lakehouse_source.language.types import INSTANT, INTEGERS, WALL, is_decimal, is_float
-from lakehouse_source.language.values import DAY_US, Timestamp, days_of, offset_at
-from lakehouse_source.language.values import Literal as Value
-from lakehouse_source.schema.ordinal import DAY_NS, EXACT
+from lakehouse_source.language.types import INSTANT, WALL, is_float
+from lakehouse_source.language.values import DAY_US, offset_at
+from lakehouse_source.schema.ordinal import DAY_NS
 from lakehouse_source.schema.variant import is_variant
 
-DATE = pa.date32()
-_PROBES = 16
-_YEARS = (days_of(1, 1, 1), days_of(9999, 12, 31))
 _X = Name(("x",))
 
 
@@ -91,12 +85,12 @@ def range_of(
 
     `left` is the expression of the column; `right` reads no column. None: the range is unknown.
     """
-    line, moves = _line(type_), bool(path.zoned) and session.zone is not timezone.utc
+    line, moves = line_of(type_), bool(path.zoned) and session.zone is not timezone.utc
     if line is None or (moves and type_ not in (DATE, INSTANT, WALL)):
         return None
     scope = Scope({"": pa.schema([pa.field("x", type_)])}, session.zone_name, session.now)
     inner = replaced(left, path.column, _X)
-    probe = _Probe(scope, inner, right, line, path.sign)
+    probe = Probe(scope, inner, right, line, path.sign)
     found = probe.between(op)
     if found is None:
         return None
@@ -109,7 +103,7 @@ def range_of(
     return Range(_spelled(path.column, line, first, last, probe.at_nan(op)), exact)
 
 
-def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Node:
+def _spelled(column: Name, line: Line, first: int, last: int, nan: bool) -> Node:
     low, high = max(first, line.low), min(last, line.high)
     terms: list[Node] = []
     if low > high:  # FALSE where the column has a value
@@ -131,177 +125,13 @@ def _spelled(column: Name, line: _Line, first: int, last: int, nan: bool) -> Nod
     return any_of((within, compare(column, "=", math.nan))) if nan and not covered else within
 
 
-# --- the values of a type in order ------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The values of a type by their place in the type's order. NaN has no place."""
-
-    type: pa.DataType
-    low: int
-    high: int
-    is_float: bool = False
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The first and the last value that Spark has."""
-        if self.type == DATE:
-            return _YEARS
-        if self.type in (INSTANT, WALL):
-            return _YEARS[0] * DAY_US, (_YEARS[1] + 1) * DAY_US - 1
-        return self.low, self.high
-
-    def array(self, places: Sequence[int]) -> pa.Array:
-        if self.is_float:
-            return pa.array([self._float(one) for one in places], self.type)
-        if is_decimal(self.type):
-            scale = -self.type.scale
-            return pa.array([Decimal(one).scaleb(scale, EXACT) for one in places], self.type)
-        if pa.types.is_boolean(self.type):
-            return pa.array([bool(one) for one in places])
-        return unlisted(places, self.type)
-
-    def value(self, place: int) -> Value:
-        """As a literal of a condition."""
-        if self.is_float:
-            return self._float(place)
-        if is_decimal(self.type):
-            return Decimal(place).scaleb(-self.type.scale, EXACT)
-        if pa.types.is_boolean(self.type):
-            return bool(place)
-        if self.type == DATE:
-            return Timestamp(place * DAY_NS, zoned=False)
-        if self.type in (INSTANT, WALL):
-            return Timestamp(place * 1000, zoned=self.type == INSTANT)
-        return place
-
-    def _float(self, place: int) -> float:
-        form, count = ("<f", "<I") if self.type == pa.float32() else ("<d", "<Q")
-        size = abs(place + 1) if place < 0 else place
-        value = float(struct.unpack(form, struct.pack(count, size))[0])
-        return -value if place < 0 else value
-
-
-def _line(type_: pa.DataType) -> _Line | None:
-    if type_ in INTEGERS or type_ == DATE or type_ in (INSTANT, WALL):
-        half = 1 << (type_.bit_width - 1)
-        return _Line(type_, -half, half - 1)
-    if is_decimal(type_):
-        most = 10**type_.precision - 1
-        return _Line(type_, -most, most)
-    if is_float(type_):
-        # Patterns of positive floats count up to infinity; -0.0 comes before 0.0.
-        infinity = 0x7F800000 if type_ == pa.float32() else 0x7FF << 52
-        return _Line(type_, -infinity - 1, infinity, is_float=True)
-    return _Line(type_, 0, 1) if pa.types.is_boolean(type_) else None
-
-
-# --- the search -------------------------------------------------------------
-
-
-class _Probe:
-    """Evaluates comparisons of an expression over values of its only column, `x`.
-
-    The search runs on an axis on which the expression grows: places times the sign.
-    """
-
-    def __init__(self, scope: Scope, left: Node, right: Node, line: _Line, sign: int) -> None:
-        self._line, self._sign = line, sign
-        binder = Binder(scope)
-        self._value = binder.bind(left)
-        self._truth = cache(lambda op: binder.bind(Call(op, (left, right))))
-        self._low, self._high = sorted((line.low * sign, line.high * sign))
-        self._ends = sorted(one * sign for one in line.ends)
-        # What was found last. Where `>` begins to be TRUE is near where `>=` does.
-        self._near: int | None = None
-
-    def between(self, op: str) -> tuple[int, int] | None:
-        """The first and the last place at which `op` is TRUE; None: they are unknown."""
-        if self._at(0, self._value) is None:
-            return None  # the place that tells whether an overflow lies above or below
-        low, high = self._low, self._high
-        if op in ("=", "<=>", ">="):
-            low = self._first(">=")
-        elif op == ">":
-            low = self._first(">")
-        if op in ("=", "<=>", "<="):
-            high = self._first(">") - 1
-        elif op == "<":
-            high = self._first(">=") - 1
-        return (low, high) if self._sign > 0 else (-high, -low)
-
-    def has_values(self) -> bool:
-        """Tell whether the comparison has a value at both ends, and at NaN.
-
-        For dates and timestamps the ends are those of the years that Spark has.
-        """
-        truth = self._truth(">=")
-        ends = [self._run(self._line.array([one]), truth)[0] for one in self._line.ends]
-        nan = not self._line.is_float or self._run(self._nan(), truth)[0] is not None
-        return nan and None not in ends
-
-    def at_nan(self, op: str) -> bool:
-        """Tell whether the comparison may be TRUE where the column is NaN."""
-        if not self._line.is_float:
-            return False
-        return self._run(self._nan(), self._truth("=" if op == "<=>" else op))[0] is not False
-
-    def _nan(self) -> pa.Array:
-        return pa.array([math.nan], self._line.type)
-
-    def _first(self, op: str) -> int:
-        """The first place on the axis at which `op` is TRUE; one above the last if none is."""
-        low, high = self._low, self._high
-        # Outside Spark's years a value may fail, but nearly all ends lie inside.
-        inside, above = self._truths(self._ends, self._truth(op))
-        if inside:
-            high = self._ends[0]
-        elif above:
-            low, high = self._ends[0] + 1, self._ends[1]
-        near, self._near = self._near, None
-        while low <= high:
-            step = (high - low) // _PROBES + 1
-            places = [*range(low, high, step), high]
-            if near is not None:
-                beside = (near, *(near + (1 << bit) for bit in range(0, 64, 4)))
-                places = sorted({*places, *(one for one in beside if low <= one <= high)})
-                near = None
-            found = self._truths(places, self._truth(op))
-            hit = next((at for at, truth in enumerate(found) if truth), None)
-            if hit is None:
-                return high + 1
-            if hit == 0:
-                break
-            low, high = places[hit - 1] + 1, places[hit]
-        self._near = low
-        return low
-
-    def _truths(self, places: list[int], bound: Bound) -> list[bool]:
-        values = self._run(self._line.array([one * self._sign for one in places]), bound)
-        # Above its last value, an expression is assumed to be as large as possible.
-        return [place > 0 if one is None else bool(one) for place, one in zip(places, values)]
-
-    def _at(self, place: int, bound: Bound) -> Any:
-        return self._run(self._line.array([place * self._sign]), bound)[0]
-
-    def _run(self, values: pa.Array, bound: Bound) -> list[Any]:
-        """The value at each place; None: there is no value."""
-        try:
-            return listed(bound.run(Rows(len(values), lambda _: values)))
-        except (InvalidExpressionError, pa.ArrowException):
-            if len(values) == 1:
-                return [None]
-            return [self._run(values.slice(at, 1), bound)[0] for at in range(len(values))]
-
-
 # --- zones whose clocks change ----------------------------------------------
 
 # Local time has been set back by a day at most.
 _MARGIN_DAYS = 2
 
 
-def _widened(first: int, last: int, line: _Line, steps: int, zone: tzinfo) -> tuple[int, int, bool]:
+def _widened(first: int, last: int, line: Line, steps: int, zone: tzinfo) -> tuple[int, int, bool]:
     """The range with a margin at ends near a change of clocks, and whether there is no such end."""
     day = 1 if line.type == DATE else DAY_US
     margin = _MARGIN_DAYS * day * steps

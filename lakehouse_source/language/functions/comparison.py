@@ -24,6 +24,7 @@ from lakehouse_source.language.functions.rows import (
 from lakehouse_source.language.nodes import Call, Literal, Node
 from lakehouse_source.language.types import is_atomic, is_float, is_moment, spark_name
 from lakehouse_source.language.values import Failure
+from lakehouse_source.schema.variant import is_variant
 
 # --- AND, OR, NOT, CASE and COALESCE, evaluated per row from left to right as in Spark.
 
@@ -240,7 +241,11 @@ def _is_null(negated: bool) -> Builder:
 
 
 def _coalesce(context: Context, call: Call, given: list[Bound]) -> Bound:
-    return first_valid(call, context.alike(given))
+    values = context.chosen(given)
+    if is_variant(values[0].type):  # Arrow's kernel that chooses has no such type
+        *before, last = values
+        return choice(call, [(is_null(call, one, negated=True), one) for one in before], last)
+    return first_valid(call, values)
 
 
 def _null_if(context: Context, call: Call, given: list[Bound]) -> Bound:
@@ -251,7 +256,7 @@ def _null_if(context: Context, call: Call, given: list[Bound]) -> Bound:
 
 
 def _nvl2(context: Context, call: Call, given: list[Bound]) -> Bound:
-    yes, no = context.alike(given[1:])
+    yes, no = context.chosen(given[1:])
     return choice(call, [(is_null(call, given[0], negated=True), yes)], no)
 
 

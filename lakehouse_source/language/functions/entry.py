@@ -212,6 +212,8 @@ class Context(Protocol):
 
     def alike(self, values: Sequence[Bound]) -> list[Bound]: ...
 
+    def chosen(self, values: Sequence[Bound]) -> list[Bound]: ...
+
 
 Builder = Callable[[Context, Call, list[Bound]], Bound]
 

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.VariantType;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -273,8 +274,14 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
       super(all, all.dataType());
       this.live = live;
       this.rows = live.rows;
-      this.fields = new ColumnVector[
-          all.dataType() instanceof StructType struct ? struct.length() : 0];
+      this.fields = new ColumnVector[parts(all.dataType())];
+    }
+
+    /** How many children a column of a type has, besides those of lists and maps. */
+    private static int parts(DataType type) {
+      // Spark has a VARIANT as its value and its metadata.
+      return type instanceof StructType struct ? struct.length()
+          : type instanceof VariantType ? 2 : 0;
     }
 
     @Override
