@@ -679,6 +679,11 @@ MUTANTS = [
             "for a, b in zip(cuts, [*cuts[1:], len(files)])",
             "for a, b in zip(cuts[:1], cuts[1:] or [len(files)])",
         ),
+        (
+            "the least key is not looked for among keys that are remembered",
+            "self._marks[_mark_of(mine)]",
+            "self._marks[_mark_of(mine[1:])]",
+        ),
     ),
     *_in(
         "parquet/bloom.py",
@@ -690,8 +695,13 @@ MUTANTS = [
         ),
         (
             "a key is looked for in the wrong block",
-            "(((hashes >> 32) * blocks) >> 32)",
-            "((hashes >> 32) % blocks)",
+            "(((hashes >> 32) * sizes) >> 32)",
+            "((hashes >> 32) % sizes)",
+        ),
+        (
+            "a key is looked for in the filter beside its file's",
+            "KeyFilter(blocks, end - one.count,",
+            "KeyFilter(blocks, end,",
         ),
         ("a key is hashed as another number", "lane, 27)", "lane, 26)"),
     ),
