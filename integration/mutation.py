@@ -667,6 +667,24 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "read/plan.py",
+        ("verbs/test_generated.py",),
+        (
+            "all rows of a generated value satisfy the condition",
+            "narrowed = (more & (predicates or more)).bind(",
+            "narrowed = more.bind(",
+        ),
+    ),
+    *_in(
+        "generated.py",
+        ("verbs/test_generated.py",),
+        (
+            "0.0 and -0.0 have one value of each expression",
+            '_ONE_VALUE = ("bool",',
+            '_ONE_VALUE = ("float", "bool",',
+        ),
+    ),
+    *_in(
         "write/commit/key_search.py",
         ("verbs/test_keys.py",),
         (
