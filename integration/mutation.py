@@ -667,6 +667,24 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "read/plan.py",
+        ("verbs/test_generated.py",),
+        (
+            "all rows of a generated value satisfy the condition",
+            "narrowed = (more & (predicates or more)).bind(",
+            "narrowed = more.bind(",
+        ),
+    ),
+    *_in(
+        "generated.py",
+        ("verbs/test_generated.py",),
+        (
+            "0.0 and -0.0 have one value of each expression",
+            '_ONE_VALUE = ("bool",',
+            '_ONE_VALUE = ("float", "bool",',
+        ),
+    ),
+    *_in(
         "write/commit/key_search.py",
         ("verbs/test_keys.py",),
         (
@@ -679,6 +697,11 @@ MUTANTS = [
             "for a, b in zip(cuts, [*cuts[1:], len(files)])",
             "for a, b in zip(cuts[:1], cuts[1:] or [len(files)])",
         ),
+        (
+            "the least key is not looked for among keys that are remembered",
+            "self._marks[_mark_of(mine)]",
+            "self._marks[_mark_of(mine[1:])]",
+        ),
     ),
     *_in(
         "parquet/bloom.py",
@@ -690,8 +713,13 @@ MUTANTS = [
         ),
         (
             "a key is looked for in the wrong block",
-            "(((hashes >> 32) * blocks) >> 32)",
-            "((hashes >> 32) % blocks)",
+            "(((hashes >> 32) * sizes) >> 32)",
+            "((hashes >> 32) % sizes)",
+        ),
+        (
+            "a key is looked for in the filter beside its file's",
+            "KeyFilter(blocks, end - one.count,",
+            "KeyFilter(blocks, end,",
         ),
         ("a key is hashed as another number", "lane, 27)", "lane, 26)"),
     ),

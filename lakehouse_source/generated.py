@@ -26,16 +26,21 @@ from lakehouse_source.language import (
     Expression,
     Name,
     PredicateSet,
+    all_of,
     assign,
+    is_in,
     negated,
     require_assignable,
 )
+from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn
 from lakehouse_source.language.expression import at_one_time, scope_of
 from lakehouse_source.language.nodes import names
+from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.arrow_arrays import shown_row
 from lakehouse_source.schema.computed import Identity, computed, computed_columns
-from lakehouse_source.schema.fields import field_id, is_nested
+from lakehouse_source.schema.fields import field_id, has_collation, is_nested
+from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.spark_metadata import fitted
 
 _ZONE = "UTC"
@@ -259,6 +264,53 @@ def lacking(schema: pa.Schema, columns: Iterable[Generated | Numbers]) -> pa.Sch
         at = schema.get_field_index(one.name)
         schema = schema.set(at, schema.field(at).with_nullable(True))
     return schema
+
+
+# Values of these kinds that are equal are the same for every expression; 0.0 and -0.0 are not.
+_ONE_VALUE = ("bool", "int", "date", "timestamp", "time", "binary", "decimal", "string")
+_MOST_VALUES = 1000
+
+
+def through_generated(condition: BoundPredicate, schema: pa.Schema) -> PredicateSet | None:
+    """What a condition says of generated columns, so that their bounds prune; None: nothing.
+
+    Where it names the values of all columns that an expression reads, the generated column has the
+    values of the expression.
+    """
+    root = condition.root
+    fixed: dict[str, tuple[pa.DataType, Sequence[Ordinal]]] = {}
+    for term in root.terms if isinstance(root, BoundAnd) else (root,):
+        if isinstance(term, BoundIn) and not term.has_nan and len(term.values) <= _MOST_VALUES:
+            values: Sequence[Ordinal] = term.values
+        elif isinstance(term, BoundCompare) and term.op in ("=", "<=>"):
+            values = (term.value,)
+        else:
+            continue
+        column = term.column
+        name, *inside = column.path
+        if not inside and column.kind in _ONE_VALUE and not has_collation(schema.field(name)):
+            fixed[name] = column.type, values
+    terms = []
+    for one in generated(schema) if fixed else ():
+        read = [name for _, name in one.bound.columns]
+        several = [name for name in read if len(fixed.get(name, ((), ()))[1]) != 1]
+        if not read or len(several) > 1 or not fixed.keys() >= {*read}:
+            continue
+        count = len(fixed[several[0]][1]) if several else 1
+        try:
+            rows = {name: _scalars(*fixed[name], count) for name in read}
+            found = pc.unique(one.values(pa.table(rows)))
+            given = found.to_pylist()
+        except (GeneratedColumnError, OverflowError, ValueError):  # or a year that Python has not
+            continue
+        if found.null_count == 0 and domain(found.type).kind in _ONE_VALUE:
+            terms.append(is_in(Name((one.name,)), given))
+    return PredicateSet(all_of(terms)) if terms else None
+
+
+def _scalars(type_: pa.DataType, values: Sequence[Ordinal], count: int) -> pa.Array:
+    found = pa.array([to_scalar(value, type_) for value in values], type_)
+    return pa.repeat(found[0], count) if len(found) == 1 else found
 
 
 def checked_new(schema: pa.Schema) -> pa.Schema:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from integration.benchmarks import measure, planning_rivals, report
+from integration.benchmarks import measure, planning_rivals, promises, report
 from integration.benchmarks.measure import Ratio, Result, ratio
 from integration.benchmarks.report import Section, markdown, number
 from integration.benchmarks.targets import TARGETS, Target, judge
@@ -129,7 +129,8 @@ def test_every_target_names_a_family_of_the_suite() -> None:
     full |= {f"engines, TPC-H scale {measure.FULL.tpch:g}"}
     full.add(f"engines, {measure.FULL.small_files:,} files")
     full |= {f"TPC-H scale {measure.FULL.tpch:g}", f"{measure.FULL.write_rows:,} rows", ""}
-    full |= {f"{measure.FULL.memory_stream_gib:g} GiB", "5,000,000 events"}
+    full |= {f"{measure.FULL.memory_stream_gib:g} GiB", "5,000,000 events", "1,000,000 rows"}
+    full.add(f"{10 * measure.FULL.write_rows:,} rows, {promises.FILES:,} files")
     assert {one.size for one in TARGETS} <= full
     assert report.tables([]) == []
 

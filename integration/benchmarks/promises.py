@@ -8,17 +8,23 @@ or lie anywhere between the others, so that each file may hold some. Then 8 proc
 2,000 keys, 10 in a commit, and repeat each commit that conflicts; a key that is there twice fails
 the benchmark.
 
-    python integration/benchmarks/promises.py
+Identity: rows of eight columns through Spark into a table. The numbers of the first column are
+Spark's own, or those that an identity column gives; a number that is there twice fails the
+benchmark.
+
+    python integration/benchmarks/promises.py [--only keys,writers] [--rows 1000000] [--rounds 5]
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import random
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +35,8 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import lakehouse_source as lake
-from integration.benchmarks.measure import FULL, Result, Scale, interleaved, run_folder
+from integration.benchmarks.measure import FULL, Result, Scale, interleaved, ratio, run_folder
+from integration.benchmarks.targets import TARGETS, judge
 
 FAMILY = "promises"
 PLAIN, CHECKED = "no constraint", "three CHECKs"
@@ -91,19 +98,26 @@ def _keys(scale: Scale, rounds: int, folder: Path) -> Iterator[Result]:
             yield Result(FAMILY, question, name, "s", times[name], size, base)
 
 
+def _upserted(dataset: lake.Dataset, ids: list[int], seed: int) -> bool:
+    """Tell whether an upsert was committed, and no other writer was first."""
+    try:
+        dataset.refresh().upsert({"id": ids, "price": [float(seed)] * len(ids)})
+    except (lake.CommitConflictError, lake.ConstraintViolationError):
+        return False
+    return True
+
+
 def _upserts(folder: str, seed: int, seconds: float, ready: Any, answers: Any) -> None:
     draw, commits = random.Random(seed), 0
     dataset = lake.open_dataset(folder)
-    dataset.scan("id = 0").to_table()
+    # The first commit of a process loads modules: each begins with one, of a key of its own.
+    while commits < 1:
+        commits += _upserted(dataset, [-1 - seed], seed)
     ready.wait()
+    commits = 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        ids = draw.sample(range(2_000), 10)
-        try:
-            dataset.refresh().upsert({"id": ids, "price": [float(seed)] * 10})
-            commits += 1
-        except (lake.CommitConflictError, lake.ConstraintViolationError):
-            continue  # another writer was first
+        commits += _upserted(dataset, draw.sample(range(2_000), 10), seed)
     answers.put(commits)
 
 
@@ -127,20 +141,57 @@ def _writers(scale: Scale, rounds: int, folder: Path) -> Iterator[Result]:
             process.join()
         ids = lake.read_dataset(place)["id"].to_pylist()
         assert len(ids) == len(set(ids)), "a key is there twice"
-    yield Result(FAMILY, "8 writers upsert", KEYED, "commits/s", tuple(rates))
+    times = tuple(1000 / rate for rate in rates)
+    yield Result(FAMILY, "8 writers upsert", KEYED, "ms/commit, all together", times)
 
 
-def run(scale: Scale, rounds: int) -> Iterator[Result]:
-    yield from _checks(scale, rounds)
+NUMBERED, GIVEN = "identity column", "numbers of Spark"
+
+
+def _identity(scale: Scale, rounds: int, folder: Path) -> Iterator[Result]:
+    from integration.benchmarks.spark_scan import session
+    from integration.benchmarks.spark_write import COLUMNS
+
+    folder.mkdir(parents=True, exist_ok=True)
+    spark = lake.spark.enable(
+        session(), catalog=f"sqlite:///{folder / 'lake.db'}", warehouse=str(folder)
+    )
+    try:
+        spark.sql("CREATE NAMESPACE plake.numbers")
+        rows = spark.range(scale.write_rows, numPartitions=2)
+        rows = rows.selectExpr(*(f"{text} AS {name}" for name, text in COLUMNS.items()))
+        columns = [f"{field.name} {field.dataType.simpleString()}" for field in rows.schema][1:]
+        works: dict[str, Callable[[], object]] = {}
+        for table, name, data, identity in (
+            ("given", GIVEN, rows, ""),
+            ("numbered", NUMBERED, rows.drop("id"), " GENERATED ALWAYS AS IDENTITY"),
+        ):
+            declared = ", ".join([f"id BIGINT{identity}", *columns])
+            spark.sql(f"CREATE TABLE plake.numbers.{table} ({declared})")
+            works[name] = data.writeTo(f"plake.numbers.{table}").append
+        for work in works.values():
+            work()
+        times = interleaved(works, rounds)
+        size = f"{scale.write_rows:,} rows"
+        for name, base in ((GIVEN, None), (NUMBERED, GIVEN)):
+            yield Result(FAMILY, "append through Spark", name, "s", times[name], size, base)
+        query = "SELECT count(*) - count(DISTINCT id) FROM plake.numbers.numbered"
+        assert spark.sql(query).first()[0] == 0, "a number is there twice"
+    finally:
+        spark.stop()
+
+
+def run(scale: Scale, rounds: int, only: Collection[str] = ()) -> Iterator[Result]:
     folder = run_folder() / FAMILY
-    yield from _keys(scale, rounds, folder)
-    yield from _writers(scale, rounds, folder)
-    shutil.rmtree(folder)
+    parts = {"checks": _checks, "keys": _keys, "writers": _writers, "identity": _identity}
+    for name, part in parts.items():
+        if not only or name in only:
+            yield from part(scale, rounds, folder / name)
+            shutil.rmtree(folder / name)
 
 
-def _checks(scale: Scale, rounds: int) -> Iterator[Result]:
+def _checks(scale: Scale, rounds: int, folder: Path) -> Iterator[Result]:
     rows = _rows(min(1_000_000, scale.write_rows))
-    folder = run_folder() / FAMILY
     for name in (PLAIN, CHECKED):
         lake.write_dataset(rows.slice(0, 1000), folder / name)
     dataset = lake.open_dataset(folder / CHECKED)
@@ -150,12 +201,34 @@ def _checks(scale: Scale, rounds: int) -> Iterator[Result]:
     for work in works.values():
         work()
     times = interleaved(works, 3 * rounds)
-    shutil.rmtree(folder)
     size = f"{rows.num_rows:,} rows"
     for name, base in ((PLAIN, None), (CHECKED, PLAIN)):
         yield Result(FAMILY, "append", name, "s", times[name], size, base)
 
 
+def _table(results: Sequence[Result]) -> Iterator[str]:
+    """The figures, their ratios and what the targets say of them, line by line."""
+    times = {(one.question, one.system): one.values for one in results}
+    for one in results:
+        base = None if one.base is None else ratio(one.values, times[one.question, one.base])
+        compared = "" if base is None else f"{base.median:.2f} x ({base.low:.2f}–{base.high:.2f})"
+        what = f"{one.question} ({one.size})" if one.size else one.question
+        yield f"{what:48} {one.system:18} {one.median:9.4f} {one.unit:24} {compared}"
+    for verdict in judge(results, [one for one in TARGETS if one.family == FAMILY]):
+        met = {True: "met", False: "NOT met", None: "not measured"}[verdict.met]
+        yield f"{verdict.target.text}: {verdict.figure}, {met}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="parts, with commas between")
+    parser.add_argument("--rows", type=int, default=FULL.write_rows)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    scale = replace(FULL, write_rows=given.rows)
+    results = [*run(scale, given.rounds, [name for name in given.only.split(",") if name])]
+    print(*_table(results), sep="\n")
+
+
 if __name__ == "__main__":
-    for found in run(FULL, 5):
-        print(found.system, found.median, found.values)
+    main()

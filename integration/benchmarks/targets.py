@@ -71,6 +71,7 @@ def _by_name(question: str) -> Target:
 
 
 _HUNDRED, _MILLION = "100,000 files", "1,000,000 files"
+_KEYED = "100,000,000 rows, 1,000 files"
 
 TARGETS: tuple[Target, ...] = (
     _planning("plan a point among 100,000 files, SQLite, first plan of a process: at most 15 ms",
@@ -84,11 +85,16 @@ TARGETS: tuple[Target, ...] = (
               60, _MILLION, "plake, SQLite, first"),
     _planning("the same, PostgreSQL: at most 60 ms", 60, _MILLION, "plake, PostgreSQL, first"),
     Target("append 1,000,000 rows under three CHECKs: at most 1.1 x without",
-           1.1, "promises", "append", "three CHECKs", "s", "", "no constraint"),
+           1.1, "promises", "append", "three CHECKs", "s", "1,000,000 rows", "no constraint"),
     Target("append 10,000 rows with ascending keys under a PRIMARY KEY: at most 1.2 x without",
-           1.2, "promises", "keys ascending", "PRIMARY KEY", "s", "", "no key"),
+           1.2, "promises", "keys ascending", "PRIMARY KEY", "s", _KEYED, "no key"),
     Target("the same with keys anywhere between the others: at most 3 x without",
-           3, "promises", "keys anywhere", "PRIMARY KEY", "s", "", "no key"),
+           3, "promises", "keys anywhere", "PRIMARY KEY", "s", _KEYED, "no key"),
+    Target("8 writers upsert rows of the same keys: at most 20 ms for each commit, all together",
+           20, "promises", "8 writers upsert", "PRIMARY KEY", "ms/commit, all together"),
+    Target("append through Spark with an identity column: at most 1.05 x with numbers of Spark",
+           1.05, "promises", "append through Spark", "identity column", "s", "10,000,000 rows",
+           "numbers of Spark"),
     Target("driver memory to plan all of 1,000,000 files into tasks: at most 512 MiB",
            512, "memory", "plan all files", "plake, SQLite", "MiB", _MILLION),
     Target("memory of a process that writes a stream of 10 GiB: at most 512 MiB",

@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -311,29 +312,50 @@ _kind = lru_cache(FilterKind)
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """The filter of a column chunk."""
+    """The filter of a column chunk: `count` of the `blocks` from `start` on."""
 
-    words: Words
+    blocks: Words
+    start: int
+    count: int
     kind: FilterKind
 
+    @classmethod
+    def of(cls, words: Words, kind: FilterKind) -> KeyFilter:
+        """The filter of all of the words."""
+        return cls(words, 0, len(words), kind)
 
-HOLDS_ALL: Words = np.full((1, len(_SALT)), 0xFFFFFFFF, np.uint32)
-_NO_FILTER = KeyFilter(HOLDS_ALL, FilterKind(pa.null(), ""))
+    @property
+    def size_bytes(self) -> int:
+        return self.count * _BLOCK_BYTES
 
 
-def may_hold(filters: Sequence[Words], counts: Sequence[int], hashes: Hashes) -> Places:
+HOLDS_ALL = KeyFilter.of(np.full((1, len(_SALT)), 0xFFFFFFFF, np.uint32), FilterKind(pa.null(), ""))
+
+
+def side_by_side(filters: Sequence[KeyFilter]) -> list[KeyFilter]:
+    """The same filters in one array, in which they are looked up in one step."""
+    parts = [one.blocks[one.start : one.start + one.count] for one in filters]
+    blocks = np.concatenate(parts)
+    ends = accumulate(one.count for one in filters)
+    return [KeyFilter(blocks, end - one.count, one.count, one.kind)
+            for one, end in zip(filters, ends)]  # fmt: skip
+
+
+def may_hold(filters: Sequence[KeyFilter], counts: Sequence[int], hashes: Hashes) -> Places:
     """The places of hashes that a filter may hold: the first `counts[0]` are for the first filter.
 
     The words of all their blocks are tested at once.
     """
-    blocks = np.repeat(np.array([len(words) for words in filters], np.uint64), counts)
-    index = (((hashes >> 32) * blocks) >> 32).astype(np.int64)
+    sizes = np.repeat(np.array([one.count for one in filters], np.uint64), counts)
+    index = (((hashes >> 32) * sizes) >> 32).astype(np.int64)
+    index += np.repeat(np.array([one.start for one in filters], np.int64), counts)
     found = np.empty((len(hashes), len(_SALT)), np.uint32)
-    begin = 0
-    for words, count in zip(filters, counts):
-        end = begin + count
-        words.take(index[begin:end], 0, found[begin:end], "clip")  # not outside anyhow
-        begin = end
+    begin = end = 0
+    for one, following, count in zip(filters, (*filters[1:], None), counts):
+        end += count
+        if following is None or following.blocks is not one.blocks:
+            one.blocks.take(index[begin:end], 0, found[begin:end], "clip")  # not outside anyhow
+            begin = end
     keys, left = hashes.astype(np.uint32), np.arange(len(hashes))
     for salt, word in zip(_SALT, found.T):  # a third of the keys passes the test of a word
         left = left[((word[left] >> ((keys[left] * salt) >> 27)) & 1).astype(bool)]
@@ -349,7 +371,7 @@ def key_filters(
         StorageError, CorruptDatasetError: the file cannot be read.
     """
     if is_foreign(file.path):
-        return {id: [_NO_FILTER] for id in ids}
+        return {id: [HOLDS_ALL] for id in ids}
     found: dict[int, list[KeyFilter]] = {id: [] for id in ids}
     with storage.open_input(file.path) as opened:
         footer = open_footer(opened, storage.display(file.path), remembered=True)
@@ -360,7 +382,7 @@ def key_filters(
         }
         for id, filters in found.items():
             for index in range(len(footer.row_counts)):
-                filters.append(_NO_FILTER)
+                filters.append(HOLDS_ALL)
                 if id not in places:
                     continue
                 position, written = places[id]
@@ -368,5 +390,5 @@ def key_filters(
                 at = chunk.bloom_filter_offset
                 bloom = BloomFilter.open(opened.read_at, opened.size(), at)
                 if bloom is not None and bloom.words is not None:
-                    filters[-1] = KeyFilter(bloom.words, _kind(written, chunk.physical_type))
+                    filters[-1] = KeyFilter.of(bloom.words, _kind(written, chunk.physical_type))
     return found

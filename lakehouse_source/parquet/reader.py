@@ -361,7 +361,8 @@ class _FileReader:
         # Leaf columns are found by their paths, which names with dots make ambiguous.
         if spec.predicate is None or spec.unmatched or not self.task.filtered:
             return None
-        if opened.footer.has_dots:
+        most = max(opened.footer.row_counts, default=0)
+        if opened.footer.has_dots or most < FEWEST_ROWS_FOR_PAGES:
             return None
         source = ByteRanges(opened.file, is_local=self.storage.is_local)
         index = PageIndex(source, opened.footer)

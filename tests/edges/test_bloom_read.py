@@ -75,9 +75,10 @@ def test_many_filters_answer_together_as_each_alone(uri: str) -> None:
     hashes = bloom.hashes_of(asked, pa.int32(), pa.int32(), "INT32")
     assert hashes is not None
     assert len(filters) == ROWS // GROUP
-    places = bloom.may_hold(
-        [one.words for one in filters], [20_000] * len(filters), np.tile(hashes, len(filters))
-    )
+    kind = bloom.FilterKind(pa.int32(), "INT32")
+    apart = [bloom.KeyFilter.of(one.words, kind) for one in filters]
+    times, asked = [20_000] * len(filters), np.tile(hashes, len(filters))
+    places = bloom.may_hold(apart, times, asked)
     alone = [
         number * 20_000 + key
         for number, one in enumerate(filters)
@@ -85,6 +86,8 @@ def test_many_filters_answer_together_as_each_alone(uri: str) -> None:
         if one.may_contain(key.to_bytes(4, "little"))
     ]
     assert places.tolist() == alone
+    together = bloom.side_by_side(apart[1:])
+    assert bloom.may_hold([apart[0], *together], times, asked).tolist() == alone
     assert {*held} <= {place % 20_000 for place in places.tolist()}
     assert len(alone) < 1.1 * ROWS
 

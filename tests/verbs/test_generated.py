@@ -122,6 +122,60 @@ def test_every_door_computes_checks_and_refuses(door: str, dataset: lake.Dataset
     check(seen, ROWS if replaces else before + 3 * ROWS)
 
 
+CONDITIONS: dict[str, tuple[Callable[[int], bool], int]] = {
+    "id = 17": (lambda n: n == 17, 1),
+    "id = 17 AND name >= ''": (lambda n: n == 17, 1),
+    "id IN (1, 5, 9, NULL)": (lambda n: n in (1, 5, 9), 1),
+    "id IN (1, 6)": (lambda n: n in (1, 6), 2),
+    "id <=> 18 AND NOT id > 20": (lambda n: n == 18, 1),
+    "id = 17 AND id = 18": (lambda n: False, 1),
+    "id = 17.5": (lambda n: False, 0),
+    "id = 17 OR id = 18": (lambda n: n in (17, 18), 4),
+    "NOT id = 17": (lambda n: n != 17, 4),
+    "id < 30": (lambda n: n < 30, 4),
+    "id = 9 AND rest = 2": (lambda n: False, 0),
+    "name = 'n7'": (lambda n: n == 7, 4),
+    "name IN ('n7', 'n10') AND id IN (7, 10)": (lambda n: n in (7, 10), 2),
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_condition_prunes_through_a_generated_column(condition: str, tmp_path: Path) -> None:
+    """Bounds of the source columns rule out no file: each has some of all."""
+    matches, most = CONDITIONS[condition]
+    schema = pa.schema(
+        {"id": pa.int64(), "name": pa.string(), "rest": pa.int64(), "size": pa.int32()}
+    )
+    computed = {"rest": "id % 4", "size": "length(name) + CAST(id AS INT) % 2"}
+    with lake.open_catalog(f"sqlite://{tmp_path}/catalog.db") as catalog:
+        dataset = catalog.create_dataset(
+            "t", schema, location=tmp_path / "t", partition_by="rest", generated=computed
+        )
+        numbers = [*range(0, 40, 2), *range(39, 0, -2), None]
+        names = [None if n is None else f"n{n}" for n in numbers]
+        table = pa.table({"id": pa.array(numbers, pa.int64()), "name": names})
+        lake.write_dataset(table, dataset.uri, catalog=catalog)
+        scan = dataset.refresh().scan(condition)
+        found = sorted(scan.to_table()["id"].to_pylist())
+        assert found == [n for n in range(40) if matches(n)]
+        assert scan.explain().files_total == 5
+        assert scan.explain().files_read <= most
+
+
+def test_values_that_are_equal_and_differ_do_not_prune(tmp_path: Path) -> None:
+    schema = pa.schema({"x": pa.float64(), "shown": pa.string()})
+    with lake.open_catalog(f"sqlite://{tmp_path}/catalog.db") as catalog:
+        dataset = catalog.create_dataset(
+            "t",
+            schema,
+            location=tmp_path / "t",
+            partition_by="shown",
+            generated={"shown": "CAST(x AS STRING)"},
+        )
+        lake.write_dataset({"x": [0.0, -0.0, 1.0]}, dataset.uri, catalog=catalog)
+        assert dataset.refresh().scan("x = 0.0").count_rows() == 2
+
+
 def test_an_update_computes_anew(dataset: lake.Dataset) -> None:
     dataset.update({"ts": "ts + interval 10 days", "id": "id + 1"}, where="id < 3")
     dataset.update({"day": "cast(ts as date)", "name": "'xyz'"}, where="id = 4")

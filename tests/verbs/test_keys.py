@@ -390,6 +390,45 @@ class TestKeys:
                 lake.write_dataset(pairs([*draw.sample(every[400:], 39), (a, b)]), uri)
         lake.write_dataset(pairs(every[400:]), uri)
 
+    @pytest.mark.parametrize("loose", [1, 4])
+    def test_keys_of_files_that_were_looked_into(
+        self, loose: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each key of each file is refused, alone and among others, until its row is deleted."""
+        monkeypatch.setattr(key_search, "_LOOSE_FILES", loose)
+        remembered: list[list[int]] = []
+        remember = key_search.KeySearch.remember
+
+        def spy(self: Any, file: Any, keys: Any) -> None:
+            remember(self, file, keys)
+            remembered.append([value.as_py() for one in keys for value in one])
+
+        monkeypatch.setattr(key_search.KeySearch, "remember", spy)
+        uri, draw = tmp_path / "t", random.Random(11)
+        every = [draw.randrange(-(1 << 63), 1 << 63) for _ in range(96)]
+        files = [every[start : start + 16] for start in range(0, 80, 16)]
+        for number, some in enumerate(files):
+            lake.write_dataset({"k": some, "v": [number] * 16}, uri, row_group_rows=5)
+            if number == 0:
+                lake.open_dataset(uri).add_constraint("u", "UNIQUE (k)")
+        new = every[80:]
+
+        def refused(keys: list[int]) -> None:
+            with pytest.raises(ConstraintViolationError, match=f"k = {keys[0]}, v = 9: a row of"):
+                lake.write_dataset({"k": keys, "v": [9] * len(keys)}, uri)
+
+        for some in files:
+            for key in some:
+                refused([key])
+                refused([key, *new])
+        assert sorted(remembered) == sorted(files), "each file is read once"
+        dataset = lake.open_dataset(uri)
+        gone, *_, kept = files[2]
+        dataset.delete(f"k = {gone}")
+        lake.write_dataset({"k": [gone, *new], "v": [9] * 17}, uri)
+        for key in (gone, kept, new[0]):
+            refused([key])
+
     def test_an_upsert_opens_only_files_that_may_have_a_key(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

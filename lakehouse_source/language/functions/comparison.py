@@ -17,6 +17,7 @@ from lakehouse_source.language.functions.rows import (
     flat,
     indices_where,
     literal,
+    no_column,
     run_where,
     scatter,
     strict,
@@ -123,7 +124,24 @@ def compare(node: Node, op: str, left: Bound, right: Bound) -> Bound:
     """
     if op == "<=>":
         return _null_safe(node, left, right)
+    if right.constant and not right.can_fail:
+        (value,) = right.run(Rows(1, no_column))
+        if value.is_valid and not (is_float(value.type) and pc.is_nan(value).as_py()):
+            kernel = kernel_with(op, value)
+            return strict(node, pa.bool_(), [left], kernel, can_fail=False)
     return strict(node, pa.bool_(), [left, right], kernel_of(op, left.type), can_fail=False)
+
+
+def kernel_with(op: str, value: pa.Scalar) -> Kernel:
+    """The kernel that compares an array with a value of its type that is not NULL and not NaN.
+
+    Raises:
+        Failure: values of the type are not compared.
+    """
+    kernel_of(op, value.type)
+    if is_float(value.type) and op in (">", ">="):  # NaN is above all
+        return lambda values: pc.or_(COMPARISONS[op](values, value), pc.is_nan(values))
+    return lambda values: COMPARISONS[op](values, value)
 
 
 def kernel_of(op: str, type_: pa.DataType) -> Kernel:

@@ -60,18 +60,20 @@ class Bound:
     constant: bool = False
 
 
+def no_column(key: Key) -> pa.Array:
+    """How a constant loads its columns: it has none."""
+    raise AssertionError(f"a constant reads the column {key}")
+
+
 def once(bound: Bound) -> Bound:
     """A value without columns, computed when a row first needs it."""
     known: list[pa.Scalar] = []
-
-    def load(key: Key) -> pa.Array:
-        raise AssertionError(f"a constant reads the column {key}")
 
     def run(rows: Rows) -> pa.Array:
         if not rows.count:
             return nulls(0, bound.type)
         if not known:
-            known.append(bound.run(Rows(1, load))[0])
+            known.append(bound.run(Rows(1, no_column))[0])
         return pa.repeat(known[0], rows.count)
 
     return replace(bound, run=run, constant=True)
@@ -88,6 +90,8 @@ def literal(bound: Bound) -> Literal | None:
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array; kernels sometimes return a chunked array."""
     if isinstance(values, pa.ChunkedArray):
+        if values.num_chunks == 1:
+            return values.chunk(0)  # not copied
         return pa.concat_arrays(values.chunks) if values.num_chunks else nulls(0, values.type)
     return values
 

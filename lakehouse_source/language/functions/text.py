@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -251,8 +252,20 @@ def change_case(function: Callable[[str], str], ascii_kernel: Callable[..., Any]
 
 
 def length(values: pa.Array) -> pa.Array:
-    count = pc.binary_length if pa.types.is_binary(values.type) else pc.utf8_length
+    in_bytes = pa.types.is_binary(values.type) or _is_ascii(values)
+    count = pc.binary_length if in_bytes else pc.utf8_length
     return count(values).cast(pa.int32())
+
+
+def _is_ascii(texts: pa.Array) -> bool:
+    """Tell whether each byte is a character: a tenth of the time of Arrow's `string_is_ascii`."""
+    if texts.type != STRING:
+        return False
+    _, offsets, data = texts.buffers()
+    if offsets is None or data is None:
+        return False  # there is no character
+    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return bool(np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].max(initial=0) < 0x80)
 
 
 def concat(*values: pa.Array) -> pa.Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from lakehouse_source.parquet.bloom import (
     hashes_of,
     key_filters,
     may_hold,
+    side_by_side,
 )
 from lakehouse_source.parquet.checked_footer import Remembered
 from lakehouse_source.pruning.search import search
@@ -48,18 +49,31 @@ ROWS_PER_KEY = 8
 _FILES_AT_ONCE = 16
 # So many keys of all files are looked up at a time: their blocks fit into the processor's cache.
 _KEYS_AT_ONCE = 16_384
+# So many files' filters are put side by side: a step for each file takes as long as 30 keys.
+_LOOSE_FILES = 64
+# To look for one key among a file's takes as long as to ask for the marks of so many of these.
+_KEYS_PER_STEP = 8
+# The table of marks has 2 to this power: one key in 100 has the mark of one of 10,000 others.
+_MARKS = 20
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 by the golden ratio: neighbours lie far apart
 
 ANY_PLACE: Places = np.zeros(0, np.int64)  # keys are not looked for one by one
 
 
 @dataclass(slots=True)
 class KeyFile:
-    """A file: its bounds in the columns of a key, and once they were read their bloom filters."""
+    """A file: its bounds in the columns of a key, and once they were read their bloom filters.
+
+    `values` are its keys in order, once they were read: they answer exactly, filters do not.
+    `loose`: its filters are not side by side with those of others.
+    """
 
     record: FileRecord
     bounds: Mapping[int, ColumnBounds]
     filters: Mapping[int, Sequence[KeyFilter]] = field(default_factory=dict)
     size_bytes: int = 1000
+    values: Places | None = None
+    loose: bool = True
 
 
 # The files of keys by the history, the schema and the columns that they were looked up for. Files
@@ -95,7 +109,23 @@ class KeyFiles:
             sizes = accumulate(file.size_bytes for file in self.files)
             known = {f.record.id: f for f, end in zip(self.files, sizes) if end <= _KEPT_BYTES}
             size = sum(file.size_bytes for file in known.values())
+            for file in known.values():  # copied, so that the filters of the others leave memory
+                file.loose = True
+        _put_side_by_side([file for file in known.values() if file.loose and file.filters])
         _KEPT.put(self._key, known, size)
+
+
+def _put_side_by_side(files: Sequence[KeyFile]) -> None:
+    """Put the filters of files next to each other, if they are many."""
+    if len(files) < _LOOSE_FILES:
+        return
+    together = {
+        id: iter(side_by_side([one for file in files for one in file.filters[id]]))
+        for id in files[0].filters
+    }
+    for file in files:
+        found = {id: [*islice(together[id], len(of))] for id, of in file.filters.items()}
+        file.filters, file.loose = found, False
 
 
 def files_with_bounds(
@@ -118,6 +148,9 @@ class KeySearch:
         # What each kind of filter is asked for, by column. None: nothing, because it is not known.
         self._hashes: dict[int, dict[FilterKind, Hashes | None]] = {id: {} for id in ids}
         self._no_hashes: Hashes = np.zeros(keys.num_rows, np.uint64)
+        self._marks: npt.NDArray[np.bool_] | None = None
+        # Whether the keys of files can be remembered as numbers.
+        self.is_numeric = len(ids) == 1 and self._ordinals[ids[0]].dtype != object
 
     @classmethod
     def of(cls, keys: pa.Table, schema: pa.Schema) -> KeySearch | None:
@@ -159,12 +192,56 @@ class KeySearch:
         files: Sequence[tuple[KeyFile, Places]],
         schemas: Mapping[int, pa.Schema],
     ) -> list[tuple[KeyFile, Places]]:
-        """The same, without the keys that the bloom filters of a file rule out."""
+        """The same, without the keys that a file has not, as its keys or its filters tell."""
+        known = self.among([one for one in files if one[0].values is not None])
+        return [*known, *self._by_filters(storage, files, schemas)]
+
+    def remember(self, file: KeyFile, keys: Sequence[pa.Array]) -> None:
+        """Remember all keys of a file."""
+        file.values = np.sort(
+            np.concatenate([self._places[:0], *(_ordinals(one.drop_null()) for one in keys)])
+        )
+        file.size_bytes += file.values.nbytes
+
+    def among(self, files: Sequence[tuple[KeyFile, Places]]) -> list[tuple[KeyFile, Places]]:
+        """The same, without the keys that a file has not whose keys are remembered."""
+        mine, found = self._ordinals[self.ids[0]], []
+        for file, places in files:
+            theirs = file.values
+            if theirs is not None:
+                if len(places) * _KEYS_PER_STEP > len(theirs) and not self._may_have(theirs):
+                    continue
+                at = np.searchsorted(theirs, mine[places])
+                inside = at < len(theirs)
+                places = places[inside][theirs[at[inside]] == mine[places[inside]]]
+            if len(places):
+                found.append((file, places))
+        return found
+
+    def _may_have(self, values: Places) -> bool:
+        """Tell whether one of the keys may be among some values. A key is a mark in a table."""
+        mine = self._ordinals[self.ids[0]]
+        if self._marks is None:
+            self._marks = np.zeros(1 << _MARKS, bool)
+            self._marks[_mark_of(mine)] = True
+        few = values[self._marks[_mark_of(values)]]
+        at = np.searchsorted(mine, few)
+        return bool((mine[at.clip(max=len(mine) - 1)] == few).any())
+
+    def _by_filters(
+        self,
+        storage: Storage,
+        files: Sequence[tuple[KeyFile, Places]],
+        schemas: Mapping[int, pa.Schema],
+    ) -> list[tuple[KeyFile, Places]]:
+        files = [one for one in files if one[0].values is None]
+        if not files:
+            return []
 
         def read(file: KeyFile) -> None:
             schema = schemas[file.record.schema_version]
             file.filters = key_filters(storage, file.record, schema, self.ids)
-            file.size_bytes += sum(one.words.nbytes for of in file.filters.values() for one in of)
+            file.size_bytes += sum(one.size_bytes for of in file.filters.values() for one in of)
 
         new = [file for file, _ in files if not file.filters]
         if storage.is_local or len(new) < 2:
@@ -204,12 +281,17 @@ class KeySearch:
             hashes = [self._no_hashes if one is None else one for one in known.values()]
             kinds = {kind: number for number, kind in enumerate(known)}
             kind_of = np.array([kinds[one.kind] for one in filters])
-            words = [HOLDS_ALL if known[one.kind] is None else one.words for one in filters]
+            asked = [HOLDS_ALL if known[one.kind] is None else one for one in filters]
             counts = np.bincount(group, minlength=len(each)).tolist()
-            held = may_hold(words, counts, np.stack(hashes)[kind_of[group], place])
+            held = may_hold(asked, counts, np.stack(hashes)[kind_of[group], place])
             place, group = place[held], group[held]
         found: Places = number[group] * len(self._places) + place
         return found
+
+
+def _mark_of(values: Places) -> Places:
+    marks: Places = ((values.view(np.uint64) * _SPREAD) >> np.uint64(64 - _MARKS)).view(np.int64)
+    return marks
 
 
 def _ordinals(values: pa.Array) -> npt.NDArray[Any]:

@@ -11,8 +11,9 @@ meanwhile. Rows that the same commit takes out hold no key.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -78,6 +79,11 @@ _COMPARED_ROWS = 262_144
 # How often others' files are read without the lock. After that they are read under the lock, so
 # that other commits cannot starve this one.
 _TRIES_WITHOUT_LOCK = 4
+# Of files with up to so many rows all keys are remembered, once one was looked for in the file.
+_REMEMBERED_ROWS = 131_072
+
+
+Item = TypeVar("Item")
 
 
 class KeysOutdated(Exception):
@@ -424,14 +430,7 @@ class NewKeys:
 
     def _read(self, one: _LookUp) -> Iterator[tuple[ScanTask, pa.Table]]:
         reads = self._narrowed(one)
-        if not reads:
-            return
-        found = in_order(
-            reads,
-            lambda read: read_task(*read, self._storage),
-            width=min(len(reads), max(2, pa.cpu_count())),
-            buffer_bytes=READ_BUFFER_BYTES,
-        )
+        found = _at_once(reads, lambda read: read_task(*read, self._storage))
         for (_, task), table in found:
             yield task, table
 
@@ -447,6 +446,9 @@ class NewKeys:
             return [(spec, whole(file.record, True)) for file, _ in one.files]
         reads = []
         left = search.left(self._storage, one.files, spec.file_schemas)
+        if search.is_numeric and not self._touched and self._condition is None:
+            self._remember(one, [file for file, _ in left])
+            left = search.among(left)
         if one.kept is not None:
             one.kept.keep()
         for file, places in left:
@@ -459,6 +461,22 @@ class NewKeys:
                 narrow = replace(spec, predicate=None if bound.always_true else bound)
                 reads.append((narrow, whole(file.record, True)))
         return reads
+
+    def _remember(self, one: _LookUp, files: Sequence[KeyFile]) -> None:
+        """Read all keys of small files, of which few are needed: the next commits need others."""
+        assert one.search is not None
+        texts = one.snapshot.partition_texts()
+        new = [f for f in files if f.values is None and f.record.row_count <= _REMEMBERED_ROWS]
+        spec = replace(one.spec, columns=one.key.constraint.unique, predicate=None)
+        found: dict[int, list[pa.Array]] = {file.record.id: [] for file in new}
+        tasks = [ScanTask.whole(file.record, texts(file.record), None) for file in new]
+        reads = list(zip(new, tasks))
+        for (file, _), table in _at_once(
+            reads, lambda read: read_task(spec, read[1], self._storage)
+        ):
+            found[file.record.id].append(flat(table.column(0)))
+        for file in new:
+            one.search.remember(file, found[file.record.id])
 
     def _staying(self, one: _LookUp, task: ScanTask, table: pa.Table) -> pa.Table:
         """The rows that the commit does not take out."""
@@ -473,6 +491,15 @@ class NewKeys:
             replaced = matching_mask(table, self._condition.bind(one.snapshot.schema))
             table = table.filter(pc.invert(pc.fill_null(replaced, False)))
         return table
+
+
+def _at_once(
+    reads: Sequence[Item], open_stream: Callable[[Item], Iterator[pa.Table]]
+) -> Iterator[tuple[Item, pa.Table]]:
+    if not reads:
+        return iter(())
+    width = min(len(reads), max(2, pa.cpu_count()))
+    return in_order(reads, open_stream, width=width, buffer_bytes=READ_BUFFER_BYTES)
 
 
 def _is_committed(reader: CatalogReader, key: str, staged: StagedWrite) -> bool:

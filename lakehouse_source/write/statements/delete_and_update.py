@@ -64,9 +64,8 @@ def update_rows(
 
         def moved() -> Iterator[pa.RecordBatch]:
             for rows in statement.rows(condition, schema.names):
-                if not rows.table.num_rows:
-                    continue
-                touched.update(rows.path, positions_of(rows.positions))
+                for path, positions in rows.positions():
+                    touched.update(path, positions)
                 values = assigned.evaluate({TARGET: rows.table}, rows.table.num_rows)
                 columns = assembled(schema, rows.table, values)
                 columns[row_id] = rows.row_ids

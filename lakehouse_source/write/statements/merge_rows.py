@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.deletion import Positions, positions_of
+from lakehouse_source.deletion import Positions
 from lakehouse_source.errors import AmbiguousMergeError, InvalidOptionError
 from lakehouse_source.language import (
     BoundValue,
@@ -345,8 +345,8 @@ class _Merge:
         self.matched.add(right)
         serializable = self.statement.isolation is Isolation.SERIALIZABLE
         if serializable and self.clauses[Kind.NOT_MATCHED] and len(left):
-            known = self.read.setdefault(found.path, Positions())
-            known.update(positions_of(found.positions.take(left)))
+            for path, positions in found.take(left).positions():
+                self.read.setdefault(path, Positions()).update(positions)
         if self.unique and len(left) and pc.count_distinct(left).as_py() < len(left):
             raise AmbiguousMergeError(key=self._key_of_duplicate(found.table, left))
         clauses = self.clauses[Kind.MATCHED]
@@ -374,10 +374,11 @@ class _Merge:
             rows = found.take(places.take(some))
             if not rows.table.num_rows:
                 continue
+            took = self.touched.delete if clause.assigned is None else self.touched.update
+            for path, positions in rows.positions():
+                took(path, positions)
             if clause.assigned is None:
-                self.touched.delete(rows.path, positions_of(rows.positions))
                 continue
-            self.touched.update(rows.path, positions_of(rows.positions))
             tables = {name: table.take(some) for name, table in sides.items()}
             values = clause.assigned.evaluate(tables, rows.table.num_rows)
             known = set(self.stored.names)

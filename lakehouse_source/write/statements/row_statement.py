@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.catalog.base import Catalog
-from lakehouse_source.deletion import Positions
+from lakehouse_source.deletion import Positions, positions_of
 from lakehouse_source.errors import (
     InvalidExpressionError,
     InvalidOptionError,
@@ -21,6 +23,7 @@ from lakehouse_source.language.nodes import Name, Node, mapped
 from lakehouse_source.model import (
     ChangeResult,
     FileMetadata,
+    FileRecord,
     ScanTask,
     TransactionRecord,
     WriteResult,
@@ -106,33 +109,40 @@ def _unqualified(node: Node, scope: Scope) -> Node:
 _FURTHER = ("commit_metadata", "expected_version", "txn_app_id", "txn_version")
 
 
+# Rows of small files are handed on together, up to this many: steps for each file's few rows would
+# take longer than to read them.
+_ROWS_TOGETHER = 4096
+_BYTES_TOGETHER = 16 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Rows of one data file: their columns, and where they are.
+    """Rows of data files: their columns, and where they are.
 
-    `table` has the columns that were asked for, and those named `position` and `row_id`.
+    `table` has the columns that were asked for, and those named `position` and `row_id`. `files`
+    has for each row the place of its file in `paths`.
     """
 
-    path: str
+    paths: tuple[str, ...]
+    files: pa.Array
     table: pa.Table
     position: str
     row_id: str
 
     @property
-    def positions(self) -> pa.ChunkedArray:
-        return self.table.column(self.position)
-
-    @property
     def row_ids(self) -> pa.ChunkedArray:
         return self.table.column(self.row_id)
 
-    def filter(self, mask: pa.Array) -> FoundRows:
-        """The rows that a mask marks."""
-        return replace(self, table=self.table.filter(mask))
-
     def take(self, rows: pa.Array) -> FoundRows:
         """Some of the rows, by their places in `table`."""
-        return replace(self, table=self.table.take(rows))
+        return replace(self, table=self.table.take(rows), files=self.files.take(rows))
+
+    def positions(self) -> Iterator[tuple[str, Positions]]:
+        """The positions of the rows, file by file."""
+        positions = self.table.column(self.position)
+        for number in pc.unique(self.files).to_pylist():
+            mine = positions.filter(pc.equal(self.files, number))
+            yield self.paths[number], positions_of(mine)
 
 
 class RowStatement:
@@ -197,6 +207,7 @@ class RowStatement:
         that have none of them.
         """
         position, row = unused_names((POSITION, ROW), self.snapshot.schema.names)
+        files = None if keys is None else self._files_of(where, keys)
         with self.catalog.read() as reader:
             found = plan(
                 reader,
@@ -205,30 +216,53 @@ class RowStatement:
                 predicates=where,
                 columns=[*columns, position.name, row.name],
                 metadata=(position, row),
+                files=files,
             )
-            search = None
-            if keys is not None and self.snapshot.history is not None and len(found.tasks) > 1:
-                search = KeySearch.of(keys, self.snapshot.schema)
-            if search is not None:
-                files = KeyFiles(reader, self.snapshot, where.bind(self.snapshot.schema))
         self._file_ids |= {task.path: task.place.id for task in found.tasks if task.place}
-        tasks = found.tasks
-        if search is not None:
-            may = search.within(files.files)
-            left = search.left(self.storage, may, self.snapshot.file_schemas) if may else []
-            files.keep()
-            paths = {file.record.path for file, _ in left}
-            tasks = tuple(task for task in tasks if task.path in paths)
-        return found.spec, tasks, (position.name, row.name)
+        return found.spec, found.tasks, (position.name, row.name)
+
+    def _files_of(self, where: PredicateSet, keys: pa.Table) -> list[FileRecord] | None:
+        """The files that may have one of the keys; None: all that may have rows of the condition.
+
+        Most files are ruled out by their bloom filters, so only few are planned.
+        """
+        snapshot = self.snapshot
+        search = None if snapshot.history is None else KeySearch.of(keys, snapshot.schema)
+        if search is None:
+            return None
+        with self.catalog.read() as reader:
+            known = KeyFiles(reader, snapshot, where.bind(snapshot.schema))
+        if len(known.files) < 2:
+            return [file.record for file in known.files]
+        may = search.within(known.files)
+        left = search.left(self.storage, may, snapshot.file_schemas) if may else []
+        known.keep()
+        return [file.record for file, _ in left]
 
     def rows(
         self, where: PredicateSet, columns: Sequence[str], keys: pa.Table | None = None
     ) -> Iterator[FoundRows]:
-        """The rows of a condition, row group by row group, so that few rows are in memory."""
+        """The rows of a condition, few at a time: of one row group, or of several small ones."""
         spec, tasks, names = self.tasks(where, columns, keys)
+        held: list[tuple[str, pa.Table]] = []
+        rows = size = 0
+
+        def together() -> FoundRows:
+            tables = [table for _, table in held]
+            counts = np.repeat(np.arange(len(held)), [table.num_rows for table in tables])
+            whole = tables[0] if len(held) == 1 else pa.concat_tables(tables).combine_chunks()
+            return FoundRows(tuple(path for path, _ in held), pa.array(counts), whole, *names)
+
         for task, table in self.read(spec, list(_row_groups(tasks))):
+            rows, size = rows + table.num_rows, size + table.nbytes
+            if held and (rows > _ROWS_TOGETHER or size > _BYTES_TOGETHER):
+                yield together()
+                held.clear()
+                rows, size = table.num_rows, table.nbytes
             if table.num_rows:
-                yield FoundRows(task.path, table, *names)
+                held.append((task.path, table))
+        if held:
+            yield together()
 
     def read(
         self, spec: ReadSpec, tasks: Sequence[ScanTask]
