@@ -248,6 +248,8 @@ def refused_in_release(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator
 class CatalogContract:
     """Needs two fixtures: `url` (a new catalog) and `plant` (runs raw SQL in it)."""
 
+    SEARCHES = 300  # of those drawn
+
     @pytest.fixture
     def url(self) -> str:
         raise NotImplementedError
@@ -949,7 +951,7 @@ class CatalogContract:
                 for r in search.ranges
             )
 
-        for _ in range(300):
+        for _ in range(self.SEARCHES):
             search = tree(rng.choice([0, 1, 2, 3]))
             expected = {path for path, own in model.items() if matches(own, search)}
             with catalog.read() as reader:
@@ -1464,6 +1466,7 @@ class CatalogContract:
         with refused_in_release(11, monkeypatch):
             lake.write_dataset(pa.table({"a": [0]}), uri, catalog=url)
 
+    @pytest.mark.one_catalog
     def test_datasets_of_the_twelfth_format_can_be_replaced_with_generated_columns(
         self,
         url: str,

@@ -69,6 +69,8 @@ def _use_in_child(catalog: Catalog, answers: Any) -> None:
 
 @pytest.mark.slow  # `make test-quick` has the contract with two other catalogs
 class TestDuckDBContract(CatalogContract):
+    SEARCHES = 100  # each takes 10 ms: others 1 ms
+
     @pytest.fixture
     def url(self, request: pytest.FixtureRequest, path: Path) -> str:
         if "catalog" in request.fixturenames:
