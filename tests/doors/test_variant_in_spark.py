@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import random
 from collections.abc import Sequence
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +150,32 @@ ASKED_TYPES = {
 }
 
 
+# What JSON has not, with some of what it has.
+TYPED = (
+    *(None, True, 0, 7, -1, 128, 2**31, 1.5, 0.1, -0.0, 1e300, math.nan, math.inf),
+    *(
+        Decimal("1.50"),
+        Decimal("0.005"),
+        Decimal("12345678901234567890"),
+        "7",
+        "2020-01-02",
+        "true",
+    ),
+    *(date(2020, 1, 2), date(1970, 1, 1), datetime(2020, 1, 2, 3, 4, 5, 500_000), b"7", b"\xff"),
+    *(datetime(2020, 1, 2, 3, 4, 5, tzinfo=timezone.utc), datetime(1969, 12, 31, 23, 59, 59)),
+)
+
+
+def typed_document(dice: random.Random, depth: int = 0) -> Any:
+    kind = dice.randrange(6)
+    if depth == 3 or kind < 2:
+        return dice.choice(TYPED)
+    if kind < 5:
+        names = dice.sample(("a", "b", "c d", "e"), dice.randint(1, 3))
+        return {name: typed_document(dice, depth + 1) for name in names}
+    return [typed_document(dice, depth + 1) for _ in range(dice.randrange(3))]
+
+
 def document(dice: random.Random, depth: int = 0) -> str:
     kind = dice.randrange(8)
     if depth == 3 or kind < 3:
@@ -176,20 +205,24 @@ def condition(dice: random.Random) -> str:
     return f"{value} {dice.choice(('=', '<', '>=', '!=', '<=>'))} {literal}"
 
 
-def place(text: str | None) -> str:
+def place(document: Any) -> str:
     """Puts documents with like values at the paths that are columns of files together."""
-    value = None if text is None else json.loads(text)
-    at = value.get("b") if isinstance(value, dict) else None
+    at = document.get("b") if isinstance(document, dict) else None
     return f"{type(at).__name__} {at!r}"
 
 
-def shredded(given: list[tuple[int, str | None]], folder: Path) -> lake.Dataset:
+def shredded(given: list[tuple[int, Any]], folder: Path, *, as_json: bool) -> lake.Dataset:
     """The documents in files that are sorted by kinds, with paths as columns of files."""
-    given = sorted(given, key=lambda one: place(one[1]))
+
+    def key(one: tuple[int, Any]) -> str:
+        return place(json.loads(one[1]) if as_json and one[1] is not None else one[1])
+
+    given = sorted(given, key=key)
     size = -(-len(given) // 4)
     for first in range(0, len(given), size):
         some = given[first : first + size]
-        table = {"id": [n for n, _ in some], "v": lake.variant([t for _, t in some], json=True)}
+        documents = lake.variant([document for _, document in some], json=as_json)
+        table = {"id": [n for n, _ in some], "v": documents}
         paths = ["v:b", "v:a.b", "v:e.a"]
         layout = {"variant_paths": paths, "bloom_filter_columns": paths, "row_group_rows": 4}
         lake.write_dataset(table, folder, **layout)
@@ -203,15 +236,29 @@ def disagreements(
     conditions: int,
     seed: int = 0,
 ) -> list[str]:
-    spark, with_extension = sessions
     dice = random.Random(seed)
     given = [(n, document(dice) if n % 20 else None) for n in range(documents)]
-    rows = spark.createDataFrame(given, "id INT, text STRING").selectExpr(
-        "id", "parse_json(text) AS v"
+    rows = (
+        sessions[0]
+        .createDataFrame(given, "id INT, text STRING")
+        .selectExpr("id", "parse_json(text) AS v")
     )
     rows.coalesce(1).write.parquet(f"{folder}/p")
+    dataset = shredded(given, folder / "t", as_json=True)
+    return differing(sessions, folder, dataset, dice, documents, conditions)
+
+
+def differing(
+    sessions: tuple[SparkSession, SparkSession],
+    folder: Path,
+    dataset: lake.Dataset,
+    dice: random.Random,
+    documents: int,
+    conditions: int,
+) -> list[str]:
+    """Conditions with other rows in the dataset than in Spark's Parquet in the folder `p`."""
+    spark, with_extension = sessions
     own = spark.read.parquet(f"{folder}/p")
-    dataset = shredded(given, folder / "t")
     # Spark reads the files as its own, and puts values together that are equal.
     shown = "id", "to_json(v) AS json"
     files = spark.read.parquet(*map(str, (folder / "t").glob("*.parquet")))
@@ -242,8 +289,8 @@ def disagreements(
     # The same by Spark, which hands conditions on to prune by them.
     some = asked[::10]
     found = matches(load(with_extension, folder / "t"), some)
-    differing = {n for n, _ in {*found} ^ {*matches(own, some)}}
-    return wrong + [f"pushed down: {some[n]}" for n in differing]
+    others = {n for n, _ in {*found} ^ {*matches(own, some)}}
+    return wrong + [f"pushed down: {some[n]}" for n in others]
 
 
 @pytest.fixture
@@ -267,6 +314,24 @@ def test_twenty_thousand_conditions_on_paths_mean_what_they_mean_in_spark(
     spark: SparkSession, spark_auto: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     assert disagreements((spark, spark_auto), tmp_path, 100, 500, seed) == []
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("seed", range(8))
+def test_conditions_on_values_that_json_lacks_mean_what_they_mean_in_spark(
+    spark: SparkSession, spark_auto: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    dice = random.Random(seed)
+    given = [(n, typed_document(dice) if n % 20 else None) for n in range(100)]
+    rows = {"id": [n for n, _ in given], "v": lake.variant([v for _, v in given])}
+    (tmp_path / "p").mkdir()
+    written = lake.write_dataset(rows, tmp_path / "plain", variant_paths=[])
+    assert written.row_count == 100
+    (path,) = (tmp_path / "plain").glob("*.parquet")
+    path.rename(tmp_path / "p" / "rows.parquet")
+    dataset = shredded(given, tmp_path / "t", as_json=False)
+    assert differing((spark, spark_auto), tmp_path, dataset, dice, 100, 200) == []
 
 
 def test_spark_writes_paths_as_columns_of_files_and_prunes_by_them(
