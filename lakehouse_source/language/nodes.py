@@ -30,6 +30,7 @@ from lakehouse_source.language.types import (
 from lakehouse_source.language.values import check_count, parse_date, parse_time, parse_timestamp
 from lakehouse_source.language.values import render as render_value
 from lakehouse_source.schema.ordinal import EPOCH_DATE, instant_ns
+from lakehouse_source.schema.python_values import plain
 from lakehouse_source.schema.texts import date_text, timestamp_text
 
 # --- Parts of expressions as SQL.
@@ -387,8 +388,13 @@ def literal_of(value: Any) -> Node:
         if pa.types.is_temporal(value.type):
             return Literal(value.value, value.type)
         return Literal(value.as_py(), value.type)
-    if type(value).__module__ == "numpy" and hasattr(value, "dtype"):
-        return literal_of(pa.scalar(value))
+    of_numpy = type(value).__module__ == "numpy" and hasattr(value, "dtype")
+    if of_numpy and value.dtype.kind not in "mM" and not value.ndim:
+        return literal_of(pa.scalar(value))  # of its own width
+    try:
+        value = plain(value)
+    except ValueError as error:
+        raise InvalidExpressionError(reason=f"{value!r} {error}") from None
     if value is None:
         return Literal(None, pa.null())
     if isinstance(value, bool):

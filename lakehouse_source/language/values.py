@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
@@ -24,6 +25,7 @@ from lakehouse_source.schema.ordinal import (
     instant_ns,
     timedelta_ns,
 )
+from lakehouse_source.schema.python_values import plain
 from lakehouse_source.schema.texts import timestamp_text
 
 # --- The bounds of what is parsed: SQL texts, values of Python and Arrow, filters of clients.
@@ -126,13 +128,9 @@ def literal(value: Any) -> Literal | None:
         return _of_temporal(value)
     if isinstance(value, (date, time)):
         return value
-    module = type(value).__module__
-    if module == "numpy":
-        if type(value).__name__ in ("datetime64", "timedelta64"):
-            return _of_scalar(pa.scalar(value))
-        return literal(value.item())
-    if type(value).__name__ == "NAType" and module.startswith("pandas"):
-        return None
+    found = _of_library(value)
+    if type(found) is not type(value):
+        return literal(found)
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     bases: tuple[Any, ...] = (str, int, float, bytes, Decimal)
@@ -142,6 +140,16 @@ def literal(value: Any) -> Literal | None:
     raise InvalidPredicateError(
         reason=f"{value!r} ({type(value).__name__}) cannot be compared with a column"
     )
+
+
+def _of_library(value: Any) -> Any:
+    """A value of NumPy or pandas as Python's or Arrow's; others as they are."""
+    try:
+        return plain(value)
+    except ValueError as error:
+        with suppress(pa.ArrowException, TypeError):  # it has moments in any year
+            return pa.scalar(value)
+        raise InvalidPredicateError(reason=f"{value!r} {error}") from None
 
 
 def _of_temporal(value: datetime | timedelta) -> Literal | None:

@@ -36,6 +36,7 @@ from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.fields import children, field_id, is_nested, with_metadata
 from lakehouse_source.schema.json_values import json_of, ordinal_of
 from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
+from lakehouse_source.schema.python_values import plain
 from lakehouse_source.schema.types import Fit, fit
 
 _INITIAL = b"plake:initial_default"
@@ -271,8 +272,10 @@ def _is_same(one: pa.Scalar, other: pa.Scalar) -> bool:
 
 
 def _from_python(value: Any, type_: pa.DataType) -> pa.Scalar:
-    if type(value).__module__ == "numpy":
-        value = value.item()
+    try:
+        value = plain(value)
+    except ValueError as error:
+        raise ValueError(f"it {error}") from None
     kind = domain(type_)
     is_bool = type(value) is bool and kind.kind != "bool"
     is_datetime = issubclass(type(value), datetime) and kind.kind == "date"

@@ -102,13 +102,13 @@ def variant(values: Iterable[Any], *, json: bool = False) -> pa.Array:
     >>> lake.read_dataset("/data/events")["event"].to_pylist()
     [{'ts': Decimal('1.5'), 'user': {'id': 7}}, [1, None]]
     """
-    from lakehouse_source.schema.variant_values import encode, encode_json, plain
+    from lakehouse_source.schema.variant_values import encode, encode_json, python_value
 
     found: list[dict[str, bytes] | None] = []
     for value in values:
         if isinstance(value, pa.Scalar):
             value = value.as_py()
-        value = plain(value)
+        value = python_value(value)
         if value is None:
             found.append(None)
             continue

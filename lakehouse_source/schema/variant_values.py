@@ -13,12 +13,14 @@ import json
 import struct
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.schema.python_values import moment_of, plain
 
 Bytes: TypeAlias = "tuple[bytes, bytes]"
 
@@ -112,49 +114,33 @@ def _no_value(value: Any, reason: str) -> InvalidOptionError:
     return InvalidOptionError(option="values", reason=f"{shown} {reason}.")
 
 
-def plain(value: Any) -> Any:
-    """A value of NumPy or pandas as Python's: arrays are lists, what is missing is None.
-
-    Raises:
-        InvalidOptionError: Python has no such moment.
-    """
-    type_ = type(value)
-    if type_.__module__ == "builtins":
-        return value
-    if type_.__name__ in ("NaTType", "NAType") and type_.__module__.startswith("pandas"):
-        return None
-    if type_.__module__ != "numpy" or not hasattr(value, "dtype"):
-        return value
-    if value.ndim:
-        return list(value)
-    if value != value:  # NaN, NaT
-        return value.item() if value.dtype.kind == "f" else None
-    found = value.item()
-    if value.dtype.kind == "m":
-        raise _no_value(value, "is of NumPy's type timedelta64, which VARIANT has not")
-    return _WithNanoseconds.of(value) if value.dtype.kind == "M" and type(found) is int else found
-
-
 class _WithNanoseconds(datetime):
-    """A moment as a pandas Timestamp has it."""
+    """A moment as a Timestamp of pandas has it."""
 
     nanosecond = 0
 
-    @classmethod
-    def of(cls, value: Any) -> _WithNanoseconds:
-        """From NumPy's datetime64 that is finer than microseconds, or beyond Python's years."""
-        nanos = value.astype("M8[ns]")
-        if nanos.astype(value.dtype) != value:
-            raise _no_value(value, "is neither of the years 1 to 9999 nor a count of nanoseconds")
-        micros, rest = divmod(int(nanos.astype("i8")), 1000)
-        moment = EPOCH + timedelta(microseconds=micros)
-        made = cls.combine(moment.date(), moment.time())
-        made.nanosecond = rest
-        return made
+
+def python_value(value: Any) -> Any:
+    """A value of NumPy or pandas as Python's. A moment may have nanoseconds, as that of pandas.
+
+    Raises:
+        InvalidOptionError: Python has none.
+    """
+    try:
+        return plain(value)
+    except ValueError as error:
+        reason = str(error)
+        with suppress(ValueError):
+            if value.dtype.kind == "M":
+                moment, nanos = moment_of(value[()])
+                found = _WithNanoseconds.combine(moment.date(), moment.time())
+                found.nanosecond = nanos
+                return found
+    raise _no_value(value, reason)
 
 
 def _collect(value: Any, names: set[str], depth: int) -> None:
-    value = plain(value)
+    value = python_value(value)
     if depth > MOST_DEPTH:
         raise _no_value("a value", f"is nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, Mapping):
@@ -198,7 +184,7 @@ def metadata_bytes(texts: Sequence[bytes], *, is_sorted: bool = True) -> bytes:
 
 
 def _encoded(value: Any, ids: Mapping[str, int]) -> bytes:
-    value = plain(value)
+    value = python_value(value)
     if isinstance(value, Mapping):
         # The ids have the order of their names.
         return object_bytes(

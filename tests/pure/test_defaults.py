@@ -96,7 +96,16 @@ def test_a_value_that_the_type_holds_is_taken(value: Any, type_: pa.DataType) ->
         assert repr(back) == repr(float(given_))
 
 
+def test_a_moment_of_numpy_is_one_of_python() -> None:
+    moment = datetime(2020, 1, 1, 12, 0, 0, 1)
+    found = checked_default(np.datetime64(moment, "ns"), pa.timestamp("us"), "c")
+    assert found.as_py() == moment
+
+
 REFUSED: list[tuple[Any, pa.DataType, str]] = [
+    (np.datetime64("2020-01-01", "ns"), pa.int64(), "type datetime"),
+    (np.datetime64(1, "ns"), pa.timestamp("us"), "it is finer"),
+    (np.timedelta64(1, "ns"), pa.int64(), "it is no time span"),
     (1, pa.bool_(), "type int"),
     (True, pa.int32(), "type bool"),
     (2**31, pa.int32(), "out of range"),

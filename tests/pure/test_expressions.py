@@ -7,6 +7,8 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -562,3 +564,16 @@ def test_what_a_column_cannot_store_is_an_error_that_names_it(
         assign(given_, to)
     assert caught.value.column == "c"
     require_assignable(to.type, to)
+
+
+def test_moments_of_numpy_and_pandas_are_literals() -> None:
+    moment = datetime(2024, 2, 29, 12)
+    for value in (np.datetime64(moment, "ns"), np.datetime64(moment, "h"), pd.Timestamp(moment)):
+        assert Expression.of(value).bind(Scope({})).evaluate({}, 1).to_pylist() == [moment]
+    day = Expression.of(np.datetime64("2024-02-29")).bind(Scope({}))
+    assert day.evaluate({}, 1).to_pylist() == [date(2024, 2, 29)]
+    for value in (pd.NaT, pd.NA, np.datetime64("NaT")):
+        assert Expression.of(value).bind(Scope({})).evaluate({}, 1).to_pylist() == [None]
+    for value in (np.datetime64(1, "ns"), np.datetime64(1, "ps"), np.timedelta64(1, "M"), [1]):
+        with pytest.raises(InvalidExpressionError):
+            Expression.of(value)

@@ -39,6 +39,7 @@ from lakehouse_source.language.bounds.bound import (
     IfPresent,
 )
 from lakehouse_source.language.row_filter import matching_mask
+from lakehouse_source.language.values import literal
 from lakehouse_source.schema import fields as schemas
 from lakehouse_source.schema.merge import initial
 
@@ -222,7 +223,21 @@ def test_numpy_and_pandas_values_are_literals():
     late = pd.Timestamp("2020-01-01 00:00:00.000000001")
     assert isinstance(bound([("t", "=", late)]), IfPresent)
     assert leaf([("t", ">", late)]) == (">", 1_577_836_800_000_000)
-    assert bound([("t", "=", pd.NaT)]) == BoundConstant(None)
+    for missing in (pd.NaT, pd.NA, np.datetime64("NaT"), np.timedelta64("NaT", "ns")):
+        assert bound([("t", "=", missing)]) == BoundConstant(None)
+    midnight = leaf("t = TIMESTAMP '2020-02-01 00:00:00+00:00'")
+    for unit in ("M", "D", "h", "m", "s", "ms", "us", "ns"):
+        assert leaf([("t", "=", np.datetime64("2020-02-01").astype(f"M8[{unit}]"))]) == midnight
+    assert leaf([("day", "=", np.datetime64("2020-02-01", "D"))]) == ("=", 18_293)
+    span = timedelta(days=14)
+    for unit in ("W", "D", "h", "m", "s", "ms", "us", "ns"):
+        assert literal(np.timedelta64(span).astype(f"m8[{unit}]")) == span
+    assert leaf([("t", ">", np.datetime64(1, "ns"))]) == (">", 0)
+    assert isinstance(bound([("t", "=", np.datetime64(1, "ns"))]), IfPresent)
+    assert leaf([("t", "<", np.datetime64("20000-01-01", "s"))])[1] == 568_971_820_800 * 10**6
+    for far in (np.timedelta64(1, "M"), np.timedelta64(1, "ns"), np.datetime64(1, "ps")):
+        with pytest.raises(InvalidPredicateError, match=r"is (neither|no|finer)"):
+            PredicateSet.of([("t", "=", far)])
 
 
 def test_predicates_pickle_and_stay_small():
