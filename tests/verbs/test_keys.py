@@ -32,6 +32,8 @@ from tests import processes
 from tests.verbs import writers
 from tests.verbs.adding_doors import ADDING
 
+pytestmark = pytest.mark.slow
+
 ROWS = 9
 # Types of keys, and how a number becomes a key, in the same order.
 SPREAD: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {

@@ -17,6 +17,8 @@ from lakehouse_source.errors import CATALOG_ROLES
 from tests.postgres_server import PostgresServer
 from tests.verbs.test_roles import Place
 
+pytestmark = pytest.mark.slow
+
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 NOW = {"retention_seconds": 0, "allow_short_retention": True}
 REFUSED = psycopg.errors.InsufficientPrivilege

@@ -27,6 +27,8 @@ from lakehouse_source.schema.variant import VARIANT
 from lakehouse_source.schema.variant_shredding import shredded, tree_of, whole
 from tests.verbs.test_variant import random_document
 
+pytestmark = pytest.mark.slow
+
 PATHS = ["event:user.id", "event:ts"]
 
 

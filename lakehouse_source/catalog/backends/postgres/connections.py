@@ -224,7 +224,9 @@ class Connection(psycopg.Connection[Row], PooledConnection):
 
 def key_of(conninfo: str) -> Key:
     """The key of a new connection: equal keys can share connections."""
-    return conninfo, tuple(sorted(item for item in os.environ.items() if item[0].startswith("PG")))
+    # To look at the value of every variable takes as long as a statement.
+    names = sorted(name for name in os.environ if name.startswith("PG"))
+    return conninfo, tuple((name, os.environ.get(name, "")) for name in names)
 
 
 def connect(conninfo: str) -> Connection:
