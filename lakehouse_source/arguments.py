@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -42,12 +43,16 @@ def whole_number(option: str, value: Any) -> int:
 
 def number_of_seconds(option: str, value: Any, most: float) -> float:
     """A number of seconds from 0 to `most`."""
-    is_number = hasattr(value, "__float__") and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= most:
+    found: float = -1
+    if type(value) in (int, float):
+        found = value
+    elif hasattr(value, "__float__") and not isinstance(value, bool):
+        with suppress(TypeError, ValueError):  # an array of NumPy with several elements
+            found = float(value)
+    if not 0 <= found <= most:
         raise InvalidOptionError(
             option=option, value=value, reason="must be a number of seconds from 0."
         )
-    found: float = value
     return found
 
 
@@ -117,7 +122,7 @@ def mapping(option: str, value: Mapping[K, V]) -> Mapping[K, V]:
 
 def moment(option: str, value: Any) -> datetime:
     """A date and a time."""
-    if not isinstance(value, datetime):
+    if not isinstance(value, datetime) or value != value:  # pandas' NaT
         raise InvalidOptionError(
             option=option,
             value=value,

@@ -41,7 +41,7 @@ def expire_versions(
             option="keep_seconds", reason="or keep_last says what to keep: give one or both."
         )
     if keep_seconds is not None:
-        number_of_seconds("keep_seconds", keep_seconds, _LONGEST_SECONDS)
+        keep_seconds = number_of_seconds("keep_seconds", keep_seconds, _LONGEST_SECONDS)
     if keep_last is not None and whole_number("keep_last", keep_last) < 1:
         raise InvalidOptionError(
             option="keep_last", value=keep_last, reason="must be at least 1: the newest stays."

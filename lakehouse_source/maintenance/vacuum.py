@@ -91,7 +91,9 @@ class VacuumOptions:
             ("retention_seconds", self.retention_seconds),
             ("abandoned_after_seconds", self.abandoned_after_seconds),
         ):
-            number_of_seconds(name, seconds, 100 * 365 * 24 * 3600)
+            # Databases know no numbers of NumPy.
+            seconds = number_of_seconds(name, seconds, 100 * 365 * 24 * 3600)
+            object.__setattr__(self, name, seconds)
             if seconds < SHORTEST_RETENTION_SECONDS and not self.allow_short_retention:
                 raise InvalidOptionError(
                     option=name,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import lakehouse_source as lake
@@ -47,7 +51,9 @@ def test_whole_numbers() -> None:
 
 def test_numbers_of_seconds() -> None:
     assert [arguments.number_of_seconds("s", given, 9) for given in (0, 1.5, 9)] == [0, 1.5, 9]
-    for given in (-1, 10, float("nan"), True, "1", None):
+    for given in (np.int64(5), np.float32(5), Decimal(5), Fraction(5)):
+        assert timedelta(seconds=arguments.number_of_seconds("s", given, 9)).seconds == 5
+    for given in (-1, 10, float("nan"), True, "1", None, np.int64(10), np.array([1, 2]), pd.NaT):
         with pytest.raises(lake.InvalidOptionError, match=r"option 's'.*number of seconds"):
             arguments.number_of_seconds("s", given, 9)
 
@@ -65,6 +71,8 @@ def test_texts_mappings_and_moments() -> None:
     assert arguments.text("t", "x") == "x"
     assert arguments.mapping("m", {"a": 1}) == {"a": 1}
     assert arguments.moment("d", datetime(2026, 1, 1)) == datetime(2026, 1, 1)
+    with pytest.raises(lake.InvalidOptionError, match=r"option 'd'.*datetime"):
+        arguments.moment("d", pd.NaT)
     for check in (arguments.text, arguments.mapping, arguments.moment):
         with pytest.raises(lake.InvalidOptionError, match=r"option 'x' .given: 5."):
             check("x", 5)

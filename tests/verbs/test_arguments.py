@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -25,6 +27,14 @@ def test_columns_in_an_iterator_are_read(dataset: lake.Dataset) -> None:
     assert scan.to_table().column_names == ["b", "id"]
     assert scan.count_rows() == 2
     assert [rows.to_pydict() for _, rows in dataset.read_changes(1, columns="id")] == [{"id": [2]}]
+
+
+def test_numbers_of_numpy_are_ages(dataset: lake.Dataset) -> None:
+    day: Any
+    for day in (np.int64(86_400), np.float32(86_400), Decimal(86_400)):
+        assert dataset.expire_versions(keep_seconds=day).expired == ()
+        assert dataset.vacuum(retention_seconds=day, abandoned_after_seconds=day).removed == ()
+        dataset.maintain(keep_seconds=day, retention_seconds=day)
 
 
 WRONG: dict[str, Callable[[lake.Dataset], Any]] = {
