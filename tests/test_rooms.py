@@ -118,6 +118,8 @@ def modules() -> dict[str, Module]:
     """Every module of the package by its dotted name. Each file is parsed once."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
+        if JAVA in path.parents:  # goes into the jar, and is of no room
+            continue
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyspark
 import pytest
@@ -117,7 +118,7 @@ def test_a_view_of_strangers_makes_no_object(
 ) -> None:
     spark_views.sql("CREATE VIEW plake.shop.v AS SELECT 1 AS a")
     url = spark_views.conf.get("spark.sql.catalog.plake.catalog") or ""
-    with sqlite3.connect(url.removeprefix("sqlite://")) as catalog:
+    with closing(sqlite3.connect(url.removeprefix("sqlite://"))) as catalog, catalog:
         ((text,),) = catalog.execute("SELECT document_json FROM dataset_views").fetchall()
         view = json.loads(text)
         field = {"name": "a", "type": columns, "nullable": True, "metadata": {}}

@@ -131,7 +131,10 @@ def test_a_change_of_a_source_changes_the_hash(
     monkeypatch.setattr(build, "SOURCES", tmp_path)
     before = build.source_hash()
     (tmp_path / "A.java").write_text("class A { }")
-    assert build.source_hash() != before
+    changed = build.source_hash()
+    assert changed != before
+    (tmp_path / build.START).write_text("import sys")
+    assert build.source_hash() != changed
 
 
 def test_a_build_without_a_compiler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

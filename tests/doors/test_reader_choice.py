@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -705,7 +706,7 @@ def test_a_path_that_leads_out_of_the_dataset_is_not_given_to_spark(
 ) -> None:
     uri = str(tmp_path / "escape")
     lake.write_dataset(pa.table({"n": [1]}), uri)
-    with sqlite3.connect(f"{uri}/_plake/catalog.db") as catalog:
+    with closing(sqlite3.connect(f"{uri}/_plake/catalog.db")) as catalog, catalog:
         catalog.execute("UPDATE files SET file_path = '../other.parquet'")
     catalog.close()
     frame = load(spark_reader, uri)

@@ -259,6 +259,7 @@ def test_random_blocks_against_sqlite(
             assert (shop.seen(), shop.branches()) == (expected(), [])
         assert all(shop.opened(name).verify().ok for name in "ab")
     finally:
+        oracle.close()
         if place == "spark_catalog":
             spark.sql("DROP DATABASE IF EXISTS trading CASCADE")
         for key in before:

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def spark_views(spark_catalog: SparkSession) -> Iterator[SparkSession]:
 
 def plant(spark: SparkSession, text: str, **others: Any) -> None:
     """Give a view another text, as who can write to the catalog can."""
-    with sqlite3.connect(path_of(spark)) as catalog:
+    with closing(sqlite3.connect(path_of(spark))) as catalog, catalog:
         found = "SELECT document_json FROM dataset_views WHERE lookup = 'v'"
         ((document,),) = catalog.execute(found).fetchall()
         view = {**json.loads(document), "sql": text, **others}

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -195,7 +196,7 @@ def test_health_of_extreme_values_names_the_catalogs_fault(tmp_path: Path, plant
     url = f"sqlite:///{tmp_path}/c.db"
     for number in range(3):
         lake.write_dataset({"i": [number, number + 1]}, tmp_path / "t", catalog=url)
-    with sqlite3.connect(tmp_path / "c.db") as catalog:
+    with closing(sqlite3.connect(tmp_path / "c.db")) as catalog, catalog:
         catalog.execute(planted)
     catalog.close()
     with pytest.raises(lake.CorruptDatasetError):

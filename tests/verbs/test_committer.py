@@ -6,6 +6,7 @@ import getpass
 import json
 import platform
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -86,7 +87,7 @@ def test_a_document_of_strangers_is_shown_as_texts(tmp_path: Path) -> None:
     import sqlite3
 
     lake.write_dataset({"n": [1]}, tmp_path)
-    with sqlite3.connect(tmp_path / "_plake" / "catalog.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "_plake" / "catalog.db")) as connection, connection:
         odd = json.dumps({"host": ["a", 1], "engine": None})
         connection.execute("UPDATE transactions SET committer_json = ?", (odd,))
     connection.close()

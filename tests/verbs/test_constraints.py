@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -580,4 +581,6 @@ def _anew(checks: dict[str, str]) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.sampled(20)
 def test_a_dataset_refuses_what_sqlite_refuses(seed: int, tmp_path: Path) -> None:
-    Program(seed, str(tmp_path / "data")).run(25)
+    program = Program(seed, str(tmp_path / "data"))
+    with closing(program.connection):
+        program.run(25)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def check(dataset: lake.Dataset, count: int) -> None:
     """SQLite computes what the columns have to hold."""
     found = dataset.refresh().scan().to_table().to_pylist()
     assert len(found) == count
-    with sqlite3.connect(":memory:") as oracle:
+    with closing(sqlite3.connect(":memory:")) as oracle, oracle:
         for row in found:
             day, half = oracle.execute(
                 "SELECT date(?), coalesce(length(?), 0) + ? / 2",

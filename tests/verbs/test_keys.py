@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -728,7 +729,7 @@ class Program:
         strict = [one for one in keys.values() if one.startswith("PRIMARY")]
         named = {name for text in strict for name in text[text.index("(") + 1 : -1].split(", ")}
         nulls = {name: " NOT NULL" if name in named else "" for name in "ab"}
-        with sqlite3.connect(":memory:") as judge:
+        with closing(sqlite3.connect(":memory:")) as judge, judge:
             judge.execute(f"CREATE TABLE t (a INT{nulls['a']}, b TEXT{nulls['b']}, v INT{texts})")
             try:
                 judge.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)

@@ -37,6 +37,8 @@ PROVIDER = "io.plake.spark.format.PlakeProvider"
 SOURCE_HASH = "META-INF/plake-sources.sha256"
 BUILD_JDK = "META-INF/plake-javac.version"
 BUILD_PYSPARK = "META-INF/plake-pyspark.version"
+# Python's, for planning workers: not a class.
+START = "sitecustomize.py"
 VOCABULARY = "io/plake/spark/core/Vocabulary.java"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip entry can hold
@@ -52,14 +54,18 @@ def source_files() -> list[Path]:
     return sorted(SOURCES.rglob("*.java"))
 
 
+def _text(file: Path) -> bytes:
+    # Line ends differ between checkouts, but bytecode does not.
+    return file.read_bytes().replace(b"\r\n", b"\n")
+
+
 def source_hash() -> str:
     """SHA-256 over the names and contents of the sources, the target release and this layout."""
     digest = hashlib.sha256(f"release {RELEASE}\0{SERVICE}\0{EXTENSION}\0".encode())
     digest.update(f"{PROVIDER_SERVICE}\0{PROVIDER}\0".encode())
-    for file in source_files():
-        # Line ends differ between checkouts, but bytecode does not.
-        text = file.read_bytes().replace(b"\r\n", b"\n")
-        digest.update(file.relative_to(SOURCES).as_posix().encode() + b"\0" + text + b"\0")
+    for file in (*source_files(), *sorted(SOURCES.glob(START))):
+        name = file.relative_to(SOURCES).as_posix().encode()
+        digest.update(name + b"\0" + _text(file) + b"\0")
     digest.update(VOCABULARY.encode() + b"\0" + vocabulary_source().encode() + b"\0")
     return digest.hexdigest()
 
@@ -173,6 +179,7 @@ def build(target: Path = JAR, javac: str | None = None) -> Path:
             path.relative_to(folder).as_posix(): path.read_bytes()
             for path in Path(folder).rglob("*.class")
         }
+    made[START] = _text(SOURCES / START)
     made[SERVICE] = f"{EXTENSION}\n".encode()
     made[PROVIDER_SERVICE] = f"{PROVIDER}\n".encode()
     made[SOURCE_HASH] = f"{source_hash()}\n".encode()

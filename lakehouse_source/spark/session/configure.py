@@ -413,11 +413,13 @@ def _loader(spark: Any) -> Any:
 
 
 def _classes(jar: Path, digest: str) -> str:
-    """A folder with the classes of a jar, until this process ends."""
+    """A folder with the classes of a jar, and what workers run first, until this process ends."""
     folder = tempfile.mkdtemp(prefix=f"plake-planner-{digest}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(jar) as archive:
-        archive.extractall(folder, [one for one in archive.namelist() if one.endswith(".class")])
+        archive.extractall(
+            folder, [one for one in archive.namelist() if one.endswith((".class", ".py"))]
+        )
     return folder
 
 

@@ -56,7 +56,8 @@ public class PlakeSource extends PythonDataSourceV2 {
 
     Telling(UserDefinedPythonDataSource stock) {
       super(StaticConfiguration.restored(stock.dataSourceCls()));
-      this.stock = stock;
+      this.stock =
+          new UserDefinedPythonDataSource(InstalledPyspark.ofTasks(stock.dataSourceCls()));
       this.ours = new UserDefinedPythonDataSource(entry(dataSourceCls()));
     }
 

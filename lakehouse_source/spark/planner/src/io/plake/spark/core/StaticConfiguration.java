@@ -3,14 +3,12 @@ package io.plake.spark.core;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonFunction;
-import org.apache.spark.api.python.SimplePythonFunction;
 import scala.Tuple2;
 
 /**
@@ -40,11 +38,9 @@ final class StaticConfiguration {
         found.put(one._1(), restored);
       }
     }
-    Map<String, String> environment = new HashMap<>(source.envVars());
+    Map<String, String> environment = InstalledPyspark.first(source.envVars());
     environment.put(Vocabulary.Setting.STATIC, found.toString());
-    return new SimplePythonFunction(
-        source.command(), environment, source.pythonIncludes(), source.pythonExec(),
-        source.pythonVer(), source.broadcastVars(), source.accumulator());
+    return InstalledPyspark.with(source, environment);
   }
 
   /** What is told of a setting: hosts, and never who logs in there or how. */
