@@ -417,6 +417,7 @@ def _code(exc: sqlite3.Error) -> int:
     known = {
         "database is locked": _BUSY,
         "database table is locked": _LOCKED,
+        "attempt to write a readonly database": _READ_ONLY,
         "file is not a database": _NOT_A_DATABASE,
     }
     return known.get(str(exc), -1)
