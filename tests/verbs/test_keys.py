@@ -844,3 +844,22 @@ class Program:
 @pytest.mark.sampled(30)
 def test_a_dataset_refuses_what_sqlite_refuses(seed: int, tmp_path: Path) -> None:
     Program(seed, str(tmp_path / "data")).run(25)
+
+
+@pytest.mark.parametrize("type_", [pa.binary(), pa.string()], ids=str)
+def test_keys_that_end_with_a_nul_are_found(tmp_path: Path, type_: pa.DataType) -> None:
+    uri = str(tmp_path / "data")
+
+    def rows(v: int, *b: str) -> pa.Table:
+        texts = pa.array(b, pa.string()).cast(type_)
+        return pa.table({"a": [False] * len(b), "b": texts, "v": [v] * len(b)})
+
+    for number, text in enumerate(("\0", "a\0", "z")):
+        lake.write_dataset(rows(number, text), uri)
+    dataset = lake.open_dataset(uri)
+    dataset.add_constraint("both", "UNIQUE (a, b)")
+    for text in ("\0", "a\0"):
+        with pytest.raises(ConstraintViolationError):
+            lake.write_dataset(rows(7, text, "new"), uri)
+    done = dataset.refresh().upsert(rows(9, "\0", "a\0", "", "a"), on=["a", "b"])
+    assert (done.rows_updated, done.rows_inserted) == (2, 2)

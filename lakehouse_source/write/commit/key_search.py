@@ -184,7 +184,9 @@ class KeySearch:
         if known is None or known.lower is None or known.upper is None:
             return places
         values = self._ordinals[id][places]
-        return places[(values >= known.lower) & (values <= known.upper)]
+        # In an array: NumPy takes the NULs from the end of bytes that are compared with one.
+        lower, upper = (np.array([end], values.dtype) for end in (known.lower, known.upper))
+        return places[(values >= lower) & (values <= upper)]
 
     def left(
         self,
