@@ -26,13 +26,13 @@ $(VENV)/.demo: requirements-demo.lock pyproject.toml spark_conf/pyspark_plake.py
 	[ -f $(STAMP) ] || { $(call FROM_LOCK,requirements-demo.lock); }
 	@touch $@
 
-setup: $(STAMP) java classes ## Make the virtual environment with everything, and install Java where it is missing
+setup: $(STAMP) java ## Make the virtual environment with everything, and install Java where it is missing
 
 java:
 	@sh integration/java.sh
 
-# Spark's classes as the JVMs of tests want them. Tests run without, too, and take longer.
-classes: $(STAMP) java
+# It takes 47 s of a processor and gives 6 s to each JVM: make test has five, make integration more.
+classes: setup ## Keep Spark's classes for the JVMs of tests, for who runs the tests often
 	@. integration/java_home.sh && $(BIN)/python -m tests.java_classes >/dev/null 2>&1 || true
 
 lock: $(STAMP) ## Resolve the lock anew, for Python 3.10 to 3.14 on Linux and macOS
@@ -82,7 +82,7 @@ house: $(STAMP) ## Count how heavy the package is
 planner: $(STAMP) ## Compile the planner extension (needs a JDK), or check the jar that is here
 	@$(BIN)/python -m lakehouse_source.spark.planner.build
 
-integration: setup ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
+integration: classes ## The long forms: other Spark versions, Connect, the oldest packages, every condition, many writers
 	@. integration/java_home.sh && $(BIN)/python integration/spark_versions.py
 	@. integration/java_home.sh && $(BIN)/python integration/spark_connect.py
 	@. integration/java_home.sh && $(BIN)/python integration/dbt_suites.py
