@@ -26,6 +26,8 @@ from tests.doors.plake_command import plake
 from tests.doors.rest_server import FLIGHTS, TOKEN, client_catalog, client_of, named, served
 from tests.verbs.test_iceberg import TABLES, rows_of
 
+pytestmark = pytest.mark.slow
+
 PATH = "/v1/namespaces/default/tables/flights"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

@@ -9,6 +9,8 @@ import pytest
 import lakehouse_source as lake
 from tests.variant_programs import Program
 
+pytestmark = pytest.mark.slow
+
 FEW = range(3)
 
 
