@@ -186,6 +186,8 @@ class _Waiting:
 
 # Decoded rows that wait for whoever reads many files.
 READ_BUFFER_BYTES = 256 * 1024 * 1024
+# Fewer are read in the calling thread: handing over a small file takes longer than reading it.
+_BYTES_FOR_THREADS = 256 * 1024
 # A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
 _PORTION_ROWS = 16_384
@@ -235,7 +237,9 @@ def read_each(
 ) -> Iterator[tuple[ScanTask, pa.Table]]:
     """As `read_all`, each table with its task."""
     wanted = _Wanted.of(spec)
-    if len(tasks) <= 1:
+    if len(tasks) <= 1 or (
+        storage.is_local and sum(task.byte_count for task in tasks) <= _BYTES_FOR_THREADS
+    ):
         for task in tasks:
             for table in _FileReader(wanted, task, storage).tables():
                 yield task, table
