@@ -237,9 +237,10 @@ def read_each(
 ) -> Iterator[tuple[ScanTask, pa.Table]]:
     """As `read_all`, each table with its task."""
     wanted = _Wanted.of(spec)
-    if len(tasks) <= 1 or (
-        storage.is_local and sum(task.byte_count for task in tasks) <= _BYTES_FOR_THREADS
-    ):
+    # Of a million tasks only the first are looked at.
+    sizes = accumulate(task.byte_count for task in tasks)
+    are_small = storage.is_local and all(size <= _BYTES_FOR_THREADS for size in sizes)
+    if len(tasks) <= 1 or are_small:
         for task in tasks:
             for table in _FileReader(wanted, task, storage).tables():
                 yield task, table
