@@ -113,6 +113,15 @@ def text(option: str, value: Any) -> str:
     return value
 
 
+def path_text(option: str, value: Any) -> str:
+    """A path or URI as text."""
+    text = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: None)()
+    if not isinstance(text, str):
+        reason = "must be a path or URI: a text or a pathlib.Path."
+        raise InvalidOptionError(option=option, value=value, reason=reason)
+    return text
+
+
 def mapping(option: str, value: Mapping[K, V]) -> Mapping[K, V]:
     """A mapping, such as a dict."""
     if not isinstance(value, Mapping):

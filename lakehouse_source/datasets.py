@@ -6,7 +6,6 @@ Questions about names need little. What makes, opens and drops datasets is impor
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import flag, mapping, text
+from lakehouse_source.arguments import flag, mapping, path_text, text
 from lakehouse_source.catalog import Catalog, CatalogReader, CatalogTransaction
 from lakehouse_source.catalog import open_catalog as open_database
 from lakehouse_source.catalog.base import WAREHOUSE, in_transaction
@@ -79,10 +78,11 @@ class DatasetCatalog(Catalog):
 
     def __init__(self, database: Catalog, warehouse: PathLike | None = None) -> None:
         self._database = database
-        if warehouse is not None and split_branch(os.fspath(warehouse))[1] is not None:
-            raise InvalidOptionError(
-                option="warehouse", value=os.fspath(warehouse), reason="reads like a branch."
-            )
+        if warehouse is not None:
+            given = path_text("warehouse", warehouse)
+            if split_branch(given)[1] is not None:
+                reason = "reads like a branch."
+                raise InvalidOptionError(option="warehouse", value=given, reason=reason)
         self._warehouse = None if warehouse is None else StorageLocation.of(warehouse).uri
         self.url = database.url
         self.redacted_url = database.redacted_url

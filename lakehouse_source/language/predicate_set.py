@@ -446,7 +446,7 @@ def _node(condition: Any, parse: Callable[[str], Node]) -> Node:
             "or non-empty lists of conditions, one of which must hold, and not both"
         )
     raise InvalidPredicateError(
-        reason=f"a {type(condition).__name__} is not a condition: give SQL text, a list of "
+        reason=f"type {type(condition).__name__} is not a condition: give SQL text, a list of "
         "(column, op, value) triples, an Arrow expression or a PredicateSet"
     )
 

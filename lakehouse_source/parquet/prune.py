@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakehouse_source.arguments import path_text
 from lakehouse_source.deletion import Positions, deleted_between
 from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.language import BoundPredicate, NotUsed, for_pruning
@@ -124,7 +125,7 @@ def prune_file(
     if isinstance(metadata_or_path, pq.FileMetaData):
         footer = CheckedFooter(metadata_or_path, "the footer")
         return _Pruner(footer, None, predicate).prune()
-    folder, name = os.path.split(os.fspath(metadata_or_path))
+    folder, name = os.path.split(path_text("path", metadata_or_path))
     # With a slash, because spaces at the end of a path count as typing errors.
     storage = Storage(os.path.join(folder, "") or ".")
     with storage.open_input(name) as file:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from lakehouse_source.arguments import path_text
 from lakehouse_source.catalog import Catalog, open_catalog
 from lakehouse_source.catalog.base import check_not_foreign, check_origin
 from lakehouse_source.catalog.locate import VARIABLE, is_default_catalog, uri_of
@@ -81,7 +82,7 @@ def _uri_of_name(given: str, name: QualifiedName, catalog: CatalogLike) -> str |
 def new_location(catalog: Catalog, key: QualifiedName, location: PathLike | None = None) -> str:
     """Where a new dataset is made: as asked for, or in a folder that no dataset has."""
     if location is not None:
-        return os.fspath(location)
+        return path_text("location", location)
     warehouse = catalog.warehouse
     if warehouse is None:
         raise InvalidOptionError(
@@ -148,7 +149,7 @@ class Address:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.location = StorageLocation.of(dataset_uri, storage_options)
-        branch = split_branch(os.fspath(dataset_uri).strip())[1]
+        branch = split_branch(path_text("path", dataset_uri).strip())[1]
         self.uri = with_branch(self.location.uri, branch)
         self.catalog = catalog
         folder = OWN_KEY if is_default_catalog(catalog, self.uri) else self.location.uri

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from lakehouse_source.arguments import path_text
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import StorageError
 from lakehouse_source.language import BoundPredicate
@@ -92,7 +93,7 @@ def _condition_ranges(
 
 def write_page(text: str, path: str | os.PathLike[str]) -> None:
     """Write a page to a file; an existing file is replaced, and a pipe or a device written to."""
-    to = os.fspath(path)
+    to = path_text("path", path)
     real = os.path.realpath(to)
     part = f"{real}.{uuid4().hex}.part"
     try:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.arguments import mapping
+from lakehouse_source.arguments import mapping, path_text
 from lakehouse_source.errors import DISK_HAS_SPACE, InvalidOptionError, PlakeError, StorageError
 from lakehouse_source.storage.hosts import OWN, check_protocol, check_uri_of_catalog
 from lakehouse_source.storage.options import checked_options, may_be_secret, resolved_texts
@@ -64,7 +64,7 @@ class StorageLocation:
         Raises:
             InvalidOptionError: a catalog names the URI, and it leads where nobody permitted.
         """
-        text = split_branch(os.fspath(given).strip())[0]
+        text = split_branch(path_text("path", given).strip())[0]
         scheme = scheme_of(text)
         given_options = mapping("storage_options", options or {})
         if scheme != "file":
@@ -121,7 +121,7 @@ class StorageLocation:
 
     def is_like(self, given: str | os.PathLike[str]) -> bool:
         """Tell whether a URI names a store of the same kind."""
-        return _kind(self.scheme) == _kind(scheme_of(os.fspath(given).strip()))
+        return _kind(self.scheme) == _kind(scheme_of(path_text("path", given).strip()))
 
     def mask(self, text: str) -> str:
         """A text of the store's client with every secret of this location replaced by `***`."""

@@ -6,6 +6,7 @@ import os
 import re
 from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 
+from lakehouse_source.arguments import path_text
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
 
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.\-]+:")
@@ -48,7 +49,7 @@ def canonical_uri(uri: str | os.PathLike[str], account_name: str | None = None) 
     Args:
         account_name: the storage account of an Azure URI that does not name one.
     """
-    text = split_branch(os.fspath(uri).strip())[0]
+    text = split_branch(path_text("path", uri).strip())[0]
     if not text:
         raise InvalidOptionError(
             option="path",

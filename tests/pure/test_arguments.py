@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -76,3 +77,20 @@ def test_texts_mappings_and_moments() -> None:
     for check in (arguments.text, arguments.mapping, arguments.moment):
         with pytest.raises(lake.InvalidOptionError, match=r"option 'x' .given: 5."):
             check("x", 5)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"/data/flights", ["/data/flights"], {}])
+@pytest.mark.parametrize(
+    "door",
+    [
+        lake.read_dataset,
+        lake.open_dataset,
+        lake.convert,
+        lambda path: lake.write_dataset({"id": [1]}, path),
+        lambda path: lake.prune_file(path, "id = 1"),
+    ],
+    ids=["read", "open", "convert", "write", "prune_file"],
+)
+def test_what_is_no_path_is_refused_at_each_door(door: Callable[[Any], object], path: Any) -> None:
+    with pytest.raises(lake.InvalidOptionError, match="must be a path or URI"):
+        door(path)

@@ -7,13 +7,12 @@ and rows with similar values, into the same files.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import column_names
+from lakehouse_source.arguments import column_names, path_text
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.layout import Curve
 from lakehouse_source.parquet.writer import column_arrays
@@ -173,7 +172,7 @@ def write(
     sort_columns = column_names("sort_by", sort_by)
     cluster_columns = column_names("cluster_by", cluster_by)
     branch = next((value for name, value in options.items() if name.lower() == "branch"), None)
-    here = on_branch(os.fspath(uri), None if branch is None else str(branch))
+    here = on_branch(path_text("path", uri), None if branch is None else str(branch))
     existing = _existing_properties(here, catalog, storage_options)
     partitions = existing.partition_by if chosen is None else chosen
     clustered = _placed(df, existing, partitions, sort_columns, cluster_columns)
@@ -193,7 +192,7 @@ def write(
             writer = writer.option(name, value)
     for name, value in (storage_options or {}).items():
         writer = writer.option(PREFIX + name, value)
-    writer.save(os.fspath(uri))
+    writer.save(path_text("path", uri))
 
 
 def _placed(

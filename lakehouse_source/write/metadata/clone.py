@@ -7,7 +7,6 @@ number of files. Each dataset has later versions, a schema, tags and branches of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,7 +14,7 @@ from typing import Any
 
 import uuid6
 
-from lakehouse_source.arguments import flag
+from lakehouse_source.arguments import flag, path_text
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import (
     PATIENCE_SECONDS,
@@ -268,7 +267,7 @@ def target_of(
     storage_options: Mapping[str, Any] | None,
 ) -> Target:
     """The place that a user gave, by a name in the catalog, or by a path or URI."""
-    name = to if isinstance(to, tuple) else name_of(os.fspath(to), source.catalog)
+    name = to if isinstance(to, tuple) else name_of(path_text("path", to), source.catalog)
     if name is not None:
         check_name(name)
         uri = new_location(catalog, name, location)
@@ -278,7 +277,7 @@ def target_of(
         )
     else:
         assert not isinstance(to, tuple)
-        uri = os.fspath(to)
+        uri = path_text("path", to)
     if storage_options is None and source.location.is_like(uri):
         storage_options = source.location.options
     return Target(Address(uri, catalog, storage_options), name, name is not None and not location)
