@@ -87,7 +87,7 @@ FEED_DOORS = ("doors/test_changes_request.py",)
 
 MUTANTS = [
     *_in(
-        "upkeep/lease.py",
+        "upkeep/run.py",
         ("verbs/test_upkeep.py",),
         (
             "a lease is taken from a holder that lives",
@@ -1263,7 +1263,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/clones.py",
+        "catalog/sql/refs.py",
         CLONES,
         (
             "rows that are deleted return in a clone",
@@ -1272,8 +1272,8 @@ MUTANTS = [
         ),
         (
             "files that only a dropped clone had stay",
-            "AND d.dropped_at IS NULL ",
-            "",
+            "c.origin_id = ? AND d.dropped_at IS NULL",
+            "c.origin_id = ?",
         ),
     ),
     *_in(
@@ -1953,7 +1953,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/backends/postgres/connections.py",
+        "catalog/backends/postgres_connections.py",
         POSTGRES,
         (
             "a connection is used that was made with other variables",
@@ -1971,7 +1971,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/backends/postgres/catalog.py",
+        "catalog/backends/postgres.py",
         POSTGRES,
         (
             "a connection is used that the server ended",

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import Catalog, open_catalog, redact
-from lakehouse_source.catalog.backends.sqlite.catalog import idle_connections
+from lakehouse_source.catalog.backends.sqlite import idle_connections
 from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.write_states import TRANSITIONS, WriteState

@@ -63,7 +63,7 @@ class Plake:
         lakehouse_source.open_dataset  # noqa: B018  # loads the modules that reading needs
         lakehouse_source.PredicateSet.of("a = 1")  # loads the SQL parser
         if catalog and catalog.startswith("postgres"):
-            import lakehouse_source.catalog.backends.postgres.catalog  # loads psycopg
+            import lakehouse_source.catalog.backends.postgres  # loads psycopg
 
     def plan(self, condition: Condition) -> int:
         text = sql(condition, "TIMESTAMP_NTZ ")

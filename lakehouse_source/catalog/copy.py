@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from lakehouse_source.catalog.backends.sqlite.checks import columns_of_tables
+from lakehouse_source.catalog.backends.sqlite_checks import columns_of_tables
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction, in_transaction
 from lakehouse_source.catalog.locate import folder_around
 from lakehouse_source.catalog.same_place import OWN_KEY

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 
-from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
+from lakehouse_source.catalog.backends.sqlite import SqliteCatalog
 from lakehouse_source.catalog.base import Catalog, redact
 from lakehouse_source.catalog.same_place import (
     CATALOG_FILE,
@@ -121,7 +121,7 @@ def open_catalog(
     scheme = _scheme_of(url)
     if scheme in ("postgresql", "postgres") and url[len(scheme) :].startswith("://"):
         # Imported here: importing the driver takes longer than reading a local catalog.
-        from lakehouse_source.catalog.backends.postgres.catalog import PostgresCatalog
+        from lakehouse_source.catalog.backends.postgres import PostgresCatalog
 
         return PostgresCatalog(url, shown, create=create, dataset=dataset_uri)
     if scheme in ("sqlite", "duckdb"):

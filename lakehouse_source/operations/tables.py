@@ -1,16 +1,23 @@
-"""Verb. Operations that list, describe, make and name datasets."""
+"""Verb. Operations on datasets as a whole: they are listed, made, described, named and set."""
 
+import json
+import os
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
+from lakehouse_source.arguments import column_names
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.operations.entry import Call, Rows, Subject, Table, operation
-from lakehouse_source.result_tables import Column, Type
+from lakehouse_source.operations.entry import VERSION, Call, Rows, Subject, Table, operation
+from lakehouse_source.result_tables import CONSTRAINTS, Column, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakehouse_source.catalog.copy import CopyReport
     from lakehouse_source.dataset import Dataset
+
 
 _Name = Annotated[Call, Subject.NAME, "the name in the catalog"]
 
@@ -192,3 +199,178 @@ def rename(table: _Name, name: Annotated[str, "the new name"]) -> Rows:
     with table.target.names() as catalog:
         catalog.rename(table.target.name(), name)
         yield (catalog.locate(name),)
+
+
+_COPIED = (
+    Column("catalog", Type.TEXT, "the new catalog"),
+    Column("table", Type.TEXT, "a table of it"),
+    Column("rows", Type.LONG, "rows that were copied, and read back and compared"),
+)
+
+
+@operation(*_COPIED, is_called=False)
+def backup_catalog(call: Call, file: Annotated[str, "the new file"]) -> Rows:
+    """Writes a copy of the catalog, of whatever database, to a new SQLite file. Writers go on."""
+    from lakehouse_source.catalog.copy import copy_catalog
+
+    return _copied(call, f"sqlite:///{quote(os.path.abspath(file))}", copy_catalog)
+
+
+@operation(*_COPIED, is_called=False)
+def copy_catalog(call: Call, to: Annotated[str, "the URL of the new catalog"]) -> Rows:
+    """Copies the catalog to another database, which has none: all versions, branches, tags and ids.
+    From then on only the copy is written to.
+    """
+    from lakehouse_source.catalog.copy import move_catalog
+
+    return _copied(call, to, move_catalog)
+
+
+def _copied(call: Call, url: str, copy: "Callable[..., CopyReport]") -> Rows:
+    from lakehouse_source.catalog import open_catalog
+
+    with call.target.names() as source, open_catalog(url, create=True) as target:
+        report = copy(source.database, target, progress=call.progress)
+        for table, rows in report.rows.items():
+            yield target.redacted_url, table, rows
+
+
+@operation(Column("catalog", Type.TEXT, "the catalog that is written to again"), is_called=False)
+def unfence_catalog(call: Call, copy: Annotated[str, "the copy, as the error names it"]) -> Rows:
+    """Lets a catalog be written to again that was copied to another database."""
+    from lakehouse_source.catalog.copy import unfence_catalog
+
+    with call.target.names() as catalog:
+        unfence_catalog(catalog.database, copy)
+        yield (catalog.redacted_url,)
+
+
+@operation(
+    Column("url", Type.TEXT, "where it is, without a password"),
+    Column("database", Type.TEXT, "the database"),
+    Column("format", Type.LONG, "the format of its tables"),
+    Column("warehouse", Type.TEXT, "where datasets without a location are made"),
+    Column("namespaces", Type.TEXTS, "its namespaces"),
+    Column("datasets", Type.LONG, "its datasets and branches"),
+    Column("names", Type.LONG, "those that have a name"),
+    Column("versions", Type.LONG, "the sum of their newest versions"),
+    is_called=False,
+)
+def describe_catalog(call: Call) -> Rows:
+    """Tells what is in the catalog."""
+    from lakehouse_source.catalog.sql.migrations import LATEST
+
+    with call.target.names() as catalog:
+        warehouse, namespaces = catalog.warehouse, catalog.namespaces()
+        with catalog.read() as reader:
+            records = reader.datasets()
+            named = reader.names.datasets(None)
+    database = type(catalog.database).__name__.removesuffix("Catalog")
+    versions = sum(record.current_version for record in records)
+    counts = len(records), len(named), versions
+    yield catalog.redacted_url, database, LATEST, warehouse, namespaces, *counts
+
+
+@operation(
+    Column("namespace", Type.TEXT, "the namespace that the table was in"),
+    Column("name", Type.TEXT, "the name that it had"),
+    Column("uri", Type.TEXT, "where it is"),
+    Column("version", Type.LONG, "its newest version"),
+)
+def dropped(call: Call) -> Rows:
+    """Lists the dropped tables that can still be brought back, the newest drop first."""
+    with call.target.names() as catalog:
+        return catalog.dropped()
+
+
+@operation(Column("uri", Type.TEXT, "where the table is"))
+def undrop(table: Annotated[Call, Subject.NAME, "the name that the table had"]) -> Rows:
+    """Brings back the last table that was dropped under a name, unless it was dropped with
+    PURGE.
+    """
+    name = table.target.name()
+    with table.target.names() as catalog:
+        catalog.undrop(name)
+        yield (catalog.locate(name),)
+
+
+@operation(
+    Column("name", Type.TEXT, "the property"),
+    Column("value", Type.JSON, "its value"),
+    Column("kind", Type.TEXT, "'plake': its rules read it; 'user': a note of users"),
+    is_called=False,
+)
+def properties(table: Table) -> Rows:
+    """Lists the properties of a dataset."""
+    dataset = table.dataset()
+    for name, value in dataset.properties.items():
+        if name != "table_properties":
+            yield name, value, "plake"
+    for name, text in dataset.table_properties.items():
+        yield name, text, "user"
+
+
+@operation(*CONSTRAINTS, is_called=False)
+def constraints(table: Table) -> Any:
+    """Lists the constraints of a dataset."""
+    return table.dataset().inspect.constraints().to_pylist()
+
+
+@operation(VERSION)
+def add_constraint(
+    table: Table,
+    name: Annotated[str, "the constraint"],
+    expression: Annotated[str, "a condition, FALSE on no row; or PRIMARY KEY (a, b) or UNIQUE (a)"],
+) -> object:
+    """Refuses rows for which a condition is FALSE, or whose key another row has, from now on. The
+    rows that are there are checked first, by statistics or by reading them.
+    """
+    return table.dataset().add_constraint(name, expression)
+
+
+@operation(VERSION)
+def drop_constraint(table: Table, name: Annotated[str, "the constraint"]) -> object:
+    """Takes a constraint back."""
+    return table.dataset().drop_constraint(name)
+
+
+@operation(VERSION, is_called=False)
+def set_properties(
+    table: Table,
+    set: Annotated[list[str] | None, "name=value; a value is JSON, or else a text"] = None,
+    unset: Annotated[list[str] | None, "names of properties to set back"] = None,
+    user: Annotated[bool, "notes of users, not properties of plake"] = False,
+) -> object:
+    """Sets properties of a dataset, and takes them away, as one commit."""
+    texts = dict(map(_assigned, set or ()))
+    values = {name: text if user else _value(text) for name, text in texts.items()}
+    values |= dict.fromkeys(unset or ())
+    if not values:
+        raise InvalidOptionError(option="set", reason="or unset must name a property.")
+    dataset = table.dataset()
+    return dataset.set_table_properties(values) if user else dataset.set_properties(**values)
+
+
+def _assigned(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InvalidOptionError(option="set", value=text, reason="must be name=value.")
+    return name.strip(), value
+
+
+def _value(text: str) -> Any:
+    """A value of a property: JSON, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@operation(VERSION, Column("index_columns", Type.TEXTS, "the columns; NULL: the default"))
+def set_index_columns(
+    table: Table, columns: Annotated[list[str] | None, "the columns; NULL: the default"] = None
+) -> Rows:
+    """Chooses the columns of which plake keeps statistics to search by."""
+    # Not read back: it is committed, and the catalog may not be there any more.
+    names = column_names("columns", columns)
+    yield table.dataset().set_properties(index_columns=names).version, names

@@ -1,14 +1,21 @@
-"""Door. The server as a process of its own, which `plake serve` starts."""
+"""Door. The server as a process of its own, which `plake serve` starts, and its connections.
+
+uvicorn has limits of its own, for what it has read whole. A client that opens connections and says
+nothing, or a header a minute, needs others.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lakehouse_source.arguments import interval
 from lakehouse_source.catalog import open_catalog
@@ -113,8 +120,6 @@ def configuration(
     """How uvicorn is to serve an application."""
     from uvicorn import Config
 
-    from lakehouse_source.server.connections import Limited
-
     return Config(
         application,
         host=host,
@@ -154,3 +159,60 @@ def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
             raise InvalidOptionError(option=option, value=name, reason="must be name=value.")
         found[name] = _variable(value, option) if value.startswith("env:") else value
     return found
+
+
+MOST_CONNECTIONS = 128
+HEADERS_SECONDS = 10.0
+
+
+class Limited(H11Protocol):
+    """Closes a connection whose headers do not come in time.
+
+    A new connection takes the place of the one that has been idle the longest. Where every one is
+    being answered, the new one is closed.
+    """
+
+    _waiting: asyncio.TimerHandle | None = None
+    _idle_since = 0.0
+
+    def connection_made(self, transport: Any) -> None:
+        if len(self.connections) >= MOST_CONNECTIONS:
+            others = [one for one in self.connections if isinstance(one, Limited)]
+            idle = [one for one in others if not one._is_busy() or one.transport.is_closing()]
+            if not idle:
+                transport.abort()
+                return
+            longest = min(idle, key=lambda one: one._idle_since)
+            longest.transport.abort()
+            self.connections.discard(longest)
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        if self.transport is not None:  # else it was never let in
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _watch(self) -> None:
+        """Let the time run from the first byte of a request to the end of its headers."""
+        if self._is_busy():
+            self._forget()
+        elif self._waiting is None and not self.transport.is_closing():
+            self._idle_since = self.loop.time()
+            self._waiting = self.loop.call_later(HEADERS_SECONDS, self.transport.abort)
+
+    def _forget(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None

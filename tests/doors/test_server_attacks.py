@@ -20,7 +20,7 @@ import requests
 from pyiceberg.exceptions import BadRequestError
 
 import lakehouse_source as lake
-from lakehouse_source.server import connections, guard
+from lakehouse_source.server import guard, run
 from lakehouse_source.server.run import serve
 from tests.doors.plake_command import plake
 from tests.doors.rest_server import FLIGHTS, TOKEN, client_catalog, client_of, named, served
@@ -159,7 +159,7 @@ def test_keys_are_handed_out_only_to_who_has_the_token(catalog: lake.DatasetCata
 def test_idle_connections_shut_nobody_out(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(run, "MOST_CONNECTIONS", 20)
     with served(catalog) as uri, ExitStack() as opened:
         idle = [opened.enter_context(connected(uri)) for _ in range(60)]
         for one in idle[::2]:
@@ -173,7 +173,7 @@ def test_idle_connections_shut_nobody_out(
 def test_connections_that_are_answered_are_not_closed_for_new_ones(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(run, "MOST_CONNECTIONS", 2)
     with served(catalog) as uri, connected(uri) as one, connected(uri) as two:
         for each in (one, two):
             each.sendall(f"{PLAN}Content-Length: 2\r\nConnection: close\r\n\r\n".encode())
@@ -189,7 +189,7 @@ def test_connections_that_are_answered_are_not_closed_for_new_ones(
 def test_headers_and_bodies_have_their_time(
     catalog: lake.DatasetCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "HEADERS_SECONDS", 0.3)
+    monkeypatch.setattr(run, "HEADERS_SECONDS", 0.3)
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.3)
     whole = b"GET /v1/config HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with served(catalog) as uri:

@@ -20,9 +20,9 @@ import pytest
 
 from lakehouse_source import write_dataset
 from lakehouse_source.catalog import open_catalog, redact
-from lakehouse_source.catalog.backends.postgres import connections as server_connections
-from lakehouse_source.catalog.backends.postgres.catalog import PostgresCatalog
-from lakehouse_source.catalog.backends.postgres.connections import shared_connections
+from lakehouse_source.catalog.backends import postgres_connections as server_connections
+from lakehouse_source.catalog.backends.postgres import PostgresCatalog
+from lakehouse_source.catalog.backends.postgres_connections import shared_connections
 from lakehouse_source.catalog.base import Catalog, CatalogReader
 from lakehouse_source.catalog.sql.statements import Row
 from lakehouse_source.errors import (
@@ -676,7 +676,7 @@ class TestConnectionsKeptForTheNextCatalog:
 import os
 from itertools import chain
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog.backends.postgres.connections import shared_connections
+from lakehouse_source.catalog.backends.postgres_connections import shared_connections
 def look():
     catalog = open_catalog({url!r})
     with catalog.read() as reader:

@@ -19,8 +19,8 @@ from sqlite_utils import Database
 
 import lakehouse_source
 from lakehouse_source.catalog import open_catalog, redact
-from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog, idle_connections
-from lakehouse_source.catalog.backends.sqlite.checks import NEW_CATALOG, digest_of, is_new_catalog
+from lakehouse_source.catalog.backends.sqlite import SqliteCatalog, idle_connections
+from lakehouse_source.catalog.backends.sqlite_checks import NEW_CATALOG, digest_of, is_new_catalog
 from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.write_states import described
@@ -271,7 +271,7 @@ class TestConnectionsKeptForTheNextCatalog:
 import os, sys
 from pathlib import Path
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog.backends.sqlite import catalog as sqlite
+from lakehouse_source.catalog.backends import sqlite
 def look():
     catalog = open_catalog("sqlite://{path}")
     with catalog.read() as reader:
@@ -468,7 +468,7 @@ def test_the_states_of_a_write_have_their_sql_in_one_file() -> None:
         if "pending_writes" in path.read_text()
     }
     # Its table is made by a migration; a stuck lock on it is looked for in PostgreSQL.
-    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres/connections.py"}
+    assert named == {"sql/write_states.py", "sql/migrations.py", "backends/postgres_connections.py"}
 
 
 def test_the_page_of_formats_has_the_states_of_a_write() -> None:

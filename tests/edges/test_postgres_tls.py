@@ -16,7 +16,7 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog.backends.postgres.address import application_name, connection_string
+from lakehouse_source.catalog.backends.postgres_address import application_name, connection_string
 from lakehouse_source.catalog.base import UrlOfQuery
 from tests.edges.object_stores import free_port
 

@@ -16,8 +16,8 @@ import pytest
 
 import lakehouse_source as lake
 from lakehouse_source.catalog import open_catalog
-from lakehouse_source.catalog.backends.postgres import connections as server_connections
-from lakehouse_source.catalog.backends.postgres.connections import shared_connections
+from lakehouse_source.catalog.backends import postgres_connections as server_connections
+from lakehouse_source.catalog.backends.postgres_connections import shared_connections
 from tests.postgres_server import PostgresServer
 
 # Python 3.12 and later warn of forks in a process with threads: that is what is tested.
@@ -135,7 +135,7 @@ def test_who_waits_for_too_long_is_told_of_the_setting(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAKE_CATALOG_CONNECTIONS", "1")
-    monkeypatch.setattr("lakehouse_source.catalog.backends.postgres.connections.WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("lakehouse_source.catalog.backends.postgres_connections.WAIT_SECONDS", 0.2)
     refused = pytest.raises(lake.CatalogUnavailableError, match="PLAKE_CATALOG_CONNECTIONS")
     with open_catalog(url) as catalog, catalog.read(), ThreadPoolExecutor(1) as pool, refused:
         pool.submit(lambda: catalog.read().__enter__()).result()

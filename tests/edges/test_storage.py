@@ -24,7 +24,7 @@ from lakehouse_source.storage import (
     check_relative,
     redact_uri,
 )
-from lakehouse_source.storage.hosts import ALLOWED
+from lakehouse_source.storage.location import ALLOWED
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.catalog import open_catalog
 from lakehouse_source.catalog.backends.file_catalog import TRUSTED
-from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog, idle_connections
+from lakehouse_source.catalog.backends.sqlite import SqliteCatalog, idle_connections
 from lakehouse_source.catalog.copy import copy_catalog
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError
 from tests.edges.test_catalogs_of_strangers import hot_journal

@@ -196,7 +196,7 @@ def test_a_copy_that_was_killed_leaves_nothing_that_opens(
 def test_a_row_that_came_out_otherwise_ends_the_copy(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakehouse_source.catalog.backends.sqlite.catalog import _SqliteSession
+    from lakehouse_source.catalog.backends.sqlite import _SqliteSession
 
     insert = _SqliteSession.insert
 

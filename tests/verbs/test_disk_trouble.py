@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.backends.sqlite.catalog import idle_connections
+from lakehouse_source.catalog.backends.sqlite import idle_connections
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.backends.sqlite.catalog import SqliteCatalog
+from lakehouse_source.catalog.backends.sqlite import SqliteCatalog
 from lakehouse_source.erasure import erase as erasure
 from lakehouse_source.errors import StorageError
 from lakehouse_source.storage import Storage

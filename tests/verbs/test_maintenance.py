@@ -18,7 +18,7 @@ import pytest
 import uuid6
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.backends.postgres.connections import shared_connections
+from lakehouse_source.catalog.backends.postgres_connections import shared_connections
 from lakehouse_source.maintenance import vacuum
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.backends.postgres import catalog as postgres
-from lakehouse_source.catalog.backends.postgres.connections import shared_connections
+from lakehouse_source.catalog.backends import postgres
+from lakehouse_source.catalog.backends.postgres_connections import shared_connections
 from lakehouse_source.catalog.sql.statements import Session
 from lakehouse_source.errors import VersionNotFoundError
 from tests.postgres_server import PostgresServer
@@ -101,7 +101,7 @@ def test_a_plan_takes_few_round_trips(
     lake.write_dataset(TABLE, tmp_path / "t", catalog=url, partition_by="p")
     scan = lake.open_dataset(tmp_path / "t", catalog=url).scan(condition)
     asked: list[str] = []
-    from lakehouse_source.catalog.backends.postgres.catalog import _PostgresSession
+    from lakehouse_source.catalog.backends.postgres import _PostgresSession
 
     query = _PostgresSession.query
 

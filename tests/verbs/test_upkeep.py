@@ -19,9 +19,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.upkeep import run as running
 from lakehouse_source.upkeep import steps
-from lakehouse_source.upkeep.lease import HeldLease
 from lakehouse_source.upkeep.report import State, Table
-from lakehouse_source.upkeep.run import Upkeep
+from lakehouse_source.upkeep.run import HeldLease, Upkeep
 from lakehouse_source.upkeep.steps import Budget, Settings
 from tests.verbs.conftest import catalog_of
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
-from lakehouse_source.catalog.backends.sqlite.checks import expected_types
+from lakehouse_source.catalog.backends.sqlite_checks import expected_types
 from lakehouse_source.catalog.sql import migrations
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled(3)]

@@ -27,7 +27,7 @@ if "pyspark.daemon" in sys.orig_argv and "lookup" not in sys.orig_argv[-1]:
     import pyspark.worker  # noqa: F401
     import sqlite_utils  # noqa: F401  (and pandas, which it and PySpark import)
 
-    from lakehouse_source.catalog.backends.sqlite import catalog  # noqa: F401
+    from lakehouse_source.catalog.backends import sqlite  # noqa: F401
     from lakehouse_source.spark import reading, writing
 
     importlib.import_module(sys.orig_argv[-1])

@@ -12,12 +12,11 @@ import pyarrow as pa
 from lakehouse_source.catalog.same_place import is_dataset_at
 from lakehouse_source.catalog.sql import records, write_states
 from lakehouse_source.catalog.sql import statements as sql
-from lakehouse_source.catalog.sql.clones import CloneReader
 from lakehouse_source.catalog.sql.iceberg import IcebergFiles
 from lakehouse_source.catalog.sql.leases import LeaseReader
 from lakehouse_source.catalog.sql.names import Names
 from lakehouse_source.catalog.sql.records import Description, to_datetime, to_microseconds
-from lakehouse_source.catalog.sql.refs import BranchReader, ConsumerReader, TagReader
+from lakehouse_source.catalog.sql.refs import BranchReader, CloneReader, ConsumerReader, TagReader
 from lakehouse_source.catalog.sql.statements import Row, Session, Statement
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError

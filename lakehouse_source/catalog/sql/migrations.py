@@ -345,7 +345,7 @@ _TENTH: Sequence[str] = (
 _ELEVENTH: Sequence[str] = ("ALTER TABLE pending_writes ADD COLUMN login TEXT",)
 
 # From this format on, a dataset may have files in the folder of another one, from which it was
-# cloned (`clones.py`): a vacuum of an older format would delete these files. There may also be
+# cloned (`refs.py`): a vacuum of an older format would delete these files. There may also be
 # constraints (`properties.Check`): an older format would commit rows that break them. So an older
 # format has to be refused.
 _TWELFTH: Sequence[str] = (
@@ -371,7 +371,7 @@ _LEASES: Sequence[str] = (
 # From this format on, columns may be computed (`schema/computed.py`): an older format would commit
 # rows without their values, or with others. It has to be refused.
 _COMPUTED: Sequence[str] = (
-    # Numbers of identity columns, which writes hold (`lanes.py`).
+    # Numbers of identity columns, which writes hold (`leases.py`).
     """CREATE TABLE identity_lanes (
         sequence TEXT NOT NULL,
         lane BIGINT NOT NULL,

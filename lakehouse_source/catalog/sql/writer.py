@@ -17,16 +17,15 @@ from lakehouse_source.catalog.qualified_names import DEFAULT_NAMESPACE
 from lakehouse_source.catalog.sql import records as to_rows
 from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql import write_states
-from lakehouse_source.catalog.sql.clones import CloneChanges
 from lakehouse_source.catalog.sql.history_reader import CURRENT, Current, repeating
 from lakehouse_source.catalog.sql.iceberg import IcebergChanges
-from lakehouse_source.catalog.sql.lanes import LaneChanges
-from lakehouse_source.catalog.sql.leases import LeaseChanges
+from lakehouse_source.catalog.sql.leases import LaneChanges, LeaseChanges
 from lakehouse_source.catalog.sql.names import NameChanges
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.records import to_datetime
 from lakehouse_source.catalog.sql.refs import (
     FORGET_BRANCH,
+    CloneChanges,
     ConsumerChanges,
     TagChanges,
 )

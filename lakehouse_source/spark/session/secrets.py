@@ -31,7 +31,7 @@ from lakehouse_source.spark.session.session_folder import (
     kept,
     session_folder,
 )
-from lakehouse_source.storage.hosts import check_query, hosts_named
+from lakehouse_source.storage.location import check_query, hosts_named
 from lakehouse_source.storage.options import allow, gets_secrets, is_from_environment, may_be_secret
 from lakehouse_source.storage.uris import scheme_of
 
@@ -115,7 +115,7 @@ def catalog_of_query(url: str | None) -> str | None:
     if url is None or not url.lower().startswith(_SERVERS):
         return url
     # Imported here: the driver of the database takes long to import.
-    from lakehouse_source.catalog.backends.postgres.address import hosts_of
+    from lakehouse_source.catalog.backends.postgres_address import hosts_of
 
     hosts = hosts_of(url)
     return url if hosts and all(map(gets_secrets, hosts)) else UrlOfQuery(url)
@@ -125,7 +125,7 @@ def allow_hosts_of(spark: Any, url: str) -> None:
     """Add the hosts of a catalog that the program names to the configuration of a session."""
     if not url.lower().startswith(_SERVERS):
         return
-    from lakehouse_source.catalog.backends.postgres.address import hosts_of
+    from lakehouse_source.catalog.backends.postgres_address import hosts_of
 
     conf = spark.sparkContext._jsc.sc().conf()
     listed = conf.get(Setting.HOSTS_ALLOWED, "").split(",")
@@ -173,7 +173,7 @@ def _of_catalogs(configuration: Mapping[str, str]) -> Iterable[str]:
     for settings in catalogs.values():
         url = reveal(settings.get(Place.CATALOG))
         if url is not None and url.lower().startswith(_SERVERS):
-            from lakehouse_source.catalog.backends.postgres.address import hosts_of
+            from lakehouse_source.catalog.backends.postgres_address import hosts_of
 
             yield from hosts_of(url) or ()
         storage = {k.removeprefix(_STORAGE): v for k, v in settings.items() if _STORAGE in k}

@@ -1,7 +1,7 @@
 """Verb. A version of a dataset begins a dataset of its own, with the same files or with copies.
 
 Without `deep` nothing is written but rows of the catalog: the new dataset names the files where
-they are, and no vacuum deletes them while it does (catalog/sql/clones.py). The work grows with the
+they are, and no vacuum deletes them while it does (catalog/sql/refs.py). The work grows with the
 number of files. Each dataset has later versions, a schema, tags and branches of its own.
 """
 

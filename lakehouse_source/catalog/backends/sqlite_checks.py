@@ -1,4 +1,4 @@
-"""Edge. What a file of SQLite must have to be a catalog: its objects, and the types of its rows."""
+"""What a file of SQLite must have to be a catalog: its objects, and the types of its rows."""
 
 from __future__ import annotations
 

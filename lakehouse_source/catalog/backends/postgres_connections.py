@@ -1,4 +1,4 @@
-"""Edge. The connections to PostgreSQL that catalogs of this process share, and their errors.
+"""The connections to PostgreSQL that catalogs of this process share, and their errors.
 
 A server has a limited number of connections, and a program may have a thousand datasets open. So a
 catalog has a connection only during a transaction, and a process has at most a few connections to

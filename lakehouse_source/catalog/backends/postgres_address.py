@@ -1,4 +1,4 @@
-"""Edge. How the URL of a PostgreSQL database becomes the connection string that libpq gets."""
+"""How the URL of a PostgreSQL database becomes the connection string that libpq gets."""
 
 from __future__ import annotations
 

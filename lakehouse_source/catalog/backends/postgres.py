@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from lakehouse_source.catalog.backends import postgres_connections as connections
 from lakehouse_source.catalog.backends.pooled import OpenSession, PooledCatalog
-from lakehouse_source.catalog.backends.postgres import connections
-from lakehouse_source.catalog.backends.postgres.address import connection_string
-from lakehouse_source.catalog.backends.postgres.connections import (
+from lakehouse_source.catalog.backends.postgres_address import connection_string
+from lakehouse_source.catalog.backends.postgres_connections import (
     MOST_SETTING,
     WAIT_SECONDS,
     Connection,

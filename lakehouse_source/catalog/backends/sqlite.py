@@ -19,7 +19,7 @@ from urllib.parse import quote
 from lakehouse_source.catalog.backends.file_catalog import FileCatalog, Stamp
 from lakehouse_source.catalog.backends.pool import Pool, PooledConnection, forks
 from lakehouse_source.catalog.backends.pooled import OpenSession
-from lakehouse_source.catalog.backends.sqlite.checks import (
+from lakehouse_source.catalog.backends.sqlite_checks import (
     SQLITE,
     check_types,
     is_new_catalog,

@@ -1,1 +1,0 @@
-"""Edge. Catalogs on a server of PostgreSQL."""

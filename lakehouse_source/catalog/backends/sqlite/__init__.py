@@ -1,1 +1,0 @@
-"""Edge. Catalogs in a file of SQLite."""
