@@ -1971,7 +1971,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/backends/postgres.py",
+        "catalog/backends/postgres/__init__.py",
         POSTGRES,
         (
             "a connection is used that the server ended",

@@ -1,4 +1,4 @@
-"""The catalog in a PostgreSQL database.
+"""Edge. The catalog in a PostgreSQL database.
 
 Everything lives inside transactions (no session state, no prepared statements,
 no session locks), so a transaction pooler may stand in between.
