@@ -2979,6 +2979,25 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "language/bounds/arrow_conditions.py",
+        ("verbs/test_variant_in_arrow.py",),
+        (
+            "expressions: a constant is rounded to the type of a path",
+            "if cast.cast(given.type).equals(given):",
+            "if True:",
+        ),
+        (
+            "expressions: a path is cast where another term rules the row out",
+            "for entries in _terms_of_and(form.entries):",
+            "for entries in [form.entries]:",
+        ),
+        (
+            "expressions: a lenient cast of a path fails",
+            "spark_type(to), safe=lenient)",
+            "spark_type(to), safe=False)",
+        ),
+    ),
+    *_in(
         "language/bounds/arrow_expressions.py",
         ARROW,
         (

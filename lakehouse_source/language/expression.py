@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from typing import Any
 
@@ -229,7 +229,7 @@ class SqlRows:
         return isinstance(self.node, Literal) and self.node.value is True
 
     def __getstate__(self) -> Mapping[str, object]:
-        return {name: getattr(self, name) for name in ("node", "text", "fields", "zone")}
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def matching(self, rows: pa.Table) -> pa.ChunkedArray:
         """True for the rows on which the condition is TRUE, false for the others.

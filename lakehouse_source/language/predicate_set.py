@@ -12,19 +12,11 @@ import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language import nodes
-from lakehouse_source.language.bounds.arrow_expressions import Implied as ImpliedByArrow
-from lakehouse_source.language.bounds.arrow_expressions import (
-    NotUnderstood,
-    compute,
-    top_level_names,
-)
-from lakehouse_source.language.bounds.arrow_expressions import implied as implied_by_arrow
-from lakehouse_source.language.bounds.arrow_expressions import read as read_arrow
+from lakehouse_source.language.bounds.arrow_conditions import ArrowConditions
 from lakehouse_source.language.bounds.bound import (
     TRUE,
     BoundAnd,
     BoundColumns,
-    BoundConstant,
     BoundExpression,
     BoundJoined,
     BoundNode,
@@ -37,7 +29,6 @@ from lakehouse_source.language.bounds.bound import (
     parts,
 )
 from lakehouse_source.language.bounds.comparisons import (
-    PATHS_ARE_SQL,
     Columns,
     Comparisons,
     NoComparison,
@@ -70,9 +61,6 @@ from lakehouse_source.language.nodes import (
 )
 from lakehouse_source.language.parse import read, refused_part
 from lakehouse_source.language.values import literal, parse_zone
-from lakehouse_source.schema.arrow_arrays import empty
-from lakehouse_source.schema.fields import names_hold
-from lakehouse_source.schema.variant_storage import has_variant
 
 # --- Conditions given as `(column, op, value)` triples.
 
@@ -230,7 +218,8 @@ class _Binder:
 
     def _bind(self, node: Node) -> BoundNode:
         if isinstance(node, Arrow):
-            return self._arrow(node)
+            given = self._schema, self._zone, self._columns, self._comparisons
+            return ArrowConditions(*given).bind(node.expression)
         if isinstance(node, Hint):
             return self._hint(node)
         if not is_sql(node):
@@ -324,35 +313,6 @@ class _Binder:
             terms[place] = replace(rows, implied=conjunction([rows.implied, found]), unused=())
             text = " AND ".join(f"({one})" for one in roots)
             self.meanings.append(Meaning(text, found, False))
-
-    def _arrow(self, node: Arrow) -> BoundNode:
-        expression = node.expression
-        nothing = empty(self._schema)
-        try:
-            kind = compute(expression, nothing).type if len(self._schema) else pa.null()
-        except (pa.ArrowException, KeyError) as exc:
-            raise InvalidPredicateError(
-                reason=f"the Arrow expression {expression} does not fit the schema: {exc}"
-                + (PATHS_ARE_SQL if has_variant(self._schema) else "")
-            ) from exc
-        if not pa.types.is_boolean(kind):
-            raise InvalidPredicateError(
-                reason=f"the Arrow expression {expression} is {kind}: a condition is bool"
-            )
-        try:
-            if names_hold(self._schema, "\n"):
-                raise NotUnderstood
-            tree = read_arrow(expression)
-        except NotUnderstood:
-            top = tuple(self._schema.names)
-            found = ImpliedByArrow(TRUE, (str(expression),))
-        else:
-            top = top_level_names(tree)
-            if not top:  # the same on every row
-                return BoundConstant(compute(expression, pa.table({"": [0]}))[0].as_py())
-            found = implied_by_arrow(tree, self._schema, self._comparisons.test)
-        columns = tuple(self._columns.find(Name((name,))) for name in top)
-        return BoundExpression(expression, columns, found.condition, found.unused)
 
 
 def is_sql(node: Node) -> bool:

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse_source.errors import InvalidPredicateError
-from lakehouse_source.language.bounds.arrow_expressions import compute
+from lakehouse_source.language.bounds.arrow_expressions import on_rows
 from lakehouse_source.language.bounds.bound import (
     BoundAnd,
     BoundColumn,
@@ -125,13 +124,7 @@ def _part(batch: pa.RecordBatch | pa.Table, names: Sequence[str]) -> pa.Table:
 def _computed(expression: pc.Expression | SqlRows, rows: pa.Table) -> pa.ChunkedArray:
     if isinstance(expression, SqlRows):
         return expression.values(rows)
-    try:
-        return compute(expression, rows)
-    except pa.ArrowException as exc:
-        # The rows are in memory, so only the expression can fail, by an overflow for example.
-        raise InvalidPredicateError(
-            reason=f"Arrow cannot evaluate it on a row ({exc})", text=str(expression)
-        ) from exc
+    return on_rows(expression, rows)
 
 
 class _Builder:

@@ -119,10 +119,10 @@ def test_pages_are_read_that_hold_a_value(tmp_path: Path, monkeypatch: pytest.Mo
     ],
     ids=["nested", "name", "whole", "comparison"],
 )
-def test_a_path_that_is_no_sql_is_refused(tmp_path: Path, condition: Any) -> None:
+def test_a_path_that_is_not_cast_is_refused(tmp_path: Path, condition: Any) -> None:
     dataset = events(tmp_path, 1, variant_paths=PATHS)
     for read in (dataset.scan, dataset.delete):
-        with pytest.raises(lake.InvalidPredicateError, match="stands in an SQL text alone"):
+        with pytest.raises(lake.InvalidPredicateError, match="A path into a VARIANT is cast"):
             read(condition).to_table()
 
 

@@ -75,46 +75,82 @@ class NotUnderstood(Exception):
 
 
 _ENTRY = re.compile(r"^(call|end|field_ref|nested_field_ref|literal|options): '(.*)'$")
+# Entries of an expression: what each is, and its name or number.
+Entries: TypeAlias = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """The pickled form of an expression.
+
+    A column name with a line break in it can be misread: the entries are separated by
+    line breaks. A caller excludes such names (`names_hold`), or builds the expression again and
+    compares.
+    """
+
+    entries: Entries
+    batch: pa.RecordBatch
+
+    @classmethod
+    def of(cls, expression: pc.Expression) -> Pickled:
+        """The form of an expression.
+
+        Raises:
+            NotUnderstood: the expression cannot be pickled, or its form is unknown.
+        """
+        try:
+            batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
+        except (pa.ArrowException, LookupError, TypeError, ValueError) as exc:
+            raise NotUnderstood from exc
+        # The entries repeat keys: as a mapping they would lose all but one of each.
+        text = batch.schema.to_string(
+            show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
+        )
+        entries: list[tuple[str, str]] = []
+        for line in text.partition("-- schema metadata --\n")[2].split("\n"):
+            found = _ENTRY.match(line)
+            if found is None:
+                raise NotUnderstood
+            entries.append((found[1], found[2]))
+        return cls(entries, batch)
+
+    def tree(self) -> Tree:
+        """The tree of the expression.
+
+        Raises:
+            NotUnderstood: its form is unknown.
+            InvalidPredicateError: it is nested too deep.
+        """
+        at = iter(self.entries)
+        try:
+            tree = _tree(at, next(at), self.batch, 0)
+        except (StopIteration, ValueError, LookupError) as exc:
+            raise NotUnderstood from exc
+        if next(at, None) is not None:
+            raise NotUnderstood
+        return tree
+
+    def expression(self, entries: Entries) -> pc.Expression:
+        """The expression of other entries over the same literals and options."""
+        sink = pa.BufferOutputStream()
+        schema = self.batch.schema.with_metadata(pa.KeyValueMetadata(list(entries)))
+        with pa.ipc.new_file(sink, schema) as file:
+            file.write_batch(self.batch)
+        return pc.Expression._deserialize(sink.getvalue())
 
 
 def read(expression: pc.Expression) -> Tree:
     """The tree of an expression.
 
-    A column name with a line break in it can be misread: the entries are separated by
-    line breaks. A caller excludes such names (`names_hold`), or builds the expression again and
-    compares.
-
     Raises:
         NotUnderstood: the expression cannot be pickled, or its form is unknown.
         InvalidPredicateError: it is nested too deep.
     """
-    try:
-        raw = expression.__reduce__()[1][0]
-        batch = pa.ipc.open_file(raw).read_all()
-    except (pa.ArrowException, LookupError, TypeError) as exc:
-        raise NotUnderstood from exc
-    # The entries repeat keys: as a mapping they would lose all but one of each.
-    text = batch.schema.to_string(
-        show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
-    )
-    entries: list[tuple[str, str]] = []
-    for line in text.partition("-- schema metadata --\n")[2].split("\n"):
-        found = _ENTRY.match(line)
-        if found is None:
-            raise NotUnderstood
-        entries.append((found[1], found[2]))
-    at = iter(entries)
-    try:
-        tree = _tree(at, next(at), batch, 0)
-    except (StopIteration, ValueError, LookupError) as exc:
-        raise NotUnderstood from exc
-    if next(at, None) is not None:
-        raise NotUnderstood
-    return tree
+    return Pickled.of(expression).tree()
 
 
 def _tree(
-    entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.Table, depth: int
+    entries: Iterator[tuple[str, str]], head: tuple[str, str], batch: pa.RecordBatch, depth: int
 ) -> Tree:
     check_depth(depth)
     kind, value = head
@@ -179,6 +215,21 @@ def compute(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     return values.to_table(use_threads=False).column(0)
 
 
+def on_rows(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
+    """The value of an expression that fits the rows, on each of them.
+
+    Raises:
+        InvalidPredicateError: it has no value on a row.
+    """
+    try:
+        return compute(expression, rows)
+    except pa.ArrowException as exc:
+        # The rows are in memory, so only the expression can fail, by an overflow for example.
+        raise InvalidPredicateError(
+            reason=f"Arrow cannot evaluate it on a row ({exc})", text=str(expression)
+        ) from exc
+
+
 # --- What an Arrow expression implies in the condition language, for pruning.
 #
 # Arrow decides rows by its own rules: NaN equals nothing and is less than nothing, `is_in` is never
@@ -195,7 +246,7 @@ _OPERATORS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-_AND = ("and_kleene", "and")
+AND = ("and_kleene", "and")
 _OR = ("or_kleene", "or")
 _NAN = float("nan")
 _MATCH_NULL = 0  # of Arrow's SetLookupOptions: NULL in the list matches NULL
@@ -233,7 +284,7 @@ def _conjuncts(tree: Tree) -> list[Tree]:
     stack = [tree]
     while stack:
         top = stack.pop()
-        if isinstance(top, Call) and top.name in _AND:
+        if isinstance(top, Call) and top.name in AND:
             stack += reversed(top.terms)
         else:
             found.append(top)
@@ -263,7 +314,7 @@ class _Translator:
             if operand is None or not pa.types.is_boolean(operand.stored):
                 return None
             return self._leaf(compare(operand.column, "=", truth))
-        if tree.name in _AND or tree.name in _OR:
+        if tree.name in AND or tree.name in _OR:
             return self._combined([self.when(t, truth) for t in tree.terms], tree.name, truth)
         if tree.name == "invert":
             return self.when(tree.terms[0], not truth)
@@ -279,7 +330,7 @@ class _Translator:
         self, terms: Sequence[BoundNode | None], name: str, truth: bool
     ) -> BoundNode | None:
         # If an AND is true, both terms are true; if it is false, at least one term is false.
-        if (name in _AND) is truth:
+        if (name in AND) is truth:
             known = [term for term in terms if term is not None]
             return conjunction(known) if known else None
         alternatives = [term for term in terms if term is not None]

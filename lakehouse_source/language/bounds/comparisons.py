@@ -71,7 +71,10 @@ from lakehouse_source.schema.paths import find_path
 from lakehouse_source.schema.variant_paths import KINDS, paths_of
 from lakehouse_source.schema.variant_storage import has_variant
 
-PATHS_ARE_SQL = '. A path into a VARIANT stands in an SQL text alone: "event:user.id::int = 7"'
+CAST_PATHS = (
+    '. A path into a VARIANT is cast in an SQL text ("event:user.id::int = 7") or an Arrow '
+    'expression (pc.field("event", "user", "id").cast("int32") == 7)'
+)
 
 # --- The columns of a schema that conditions name.
 
@@ -158,7 +161,7 @@ class Columns:
             raise InvalidPredicateError(
                 reason=f"there is no column {name}; the columns are "
                 + ", ".join(field.name for field in self._schema)
-                + (PATHS_ARE_SQL if ":" in str(name) and has_variant(self._schema) else "")
+                + (CAST_PATHS if ":" in str(name) and has_variant(self._schema) else "")
             )
         for above in fields[:-1]:
             if not pa.types.is_struct(above.type):
