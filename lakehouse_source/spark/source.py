@@ -97,15 +97,18 @@ class PlakeDataSource(DataSource):
             version, location = found.version, getattr(found, "location", None)
             computed = getattr(self._frame, "computed", {})
             primary_key = getattr(self._frame, "primary_key", ())
+            partition_by = getattr(self._frame, "partition_by", None)
         except PlakeError as error:
             # Told when the frame is read: an error of a pickle would hide why.
             found, version, location, computed, primary_key = error, None, None, {}, ()
+            partition_by = None
         # The planner extension takes these from the envelope (`RowStatements.java`).
         told = {
             ScanResponse.VERSION: version,
             ScanResponse.LOCATION: location,
             ScanResponse.COMPUTED: computed,
             ScanResponse.PRIMARY_KEY: list(primary_key),
+            ScanResponse.PARTITION_BY: partition_by,
         }
         envelope = for_pickle(encode_response(told))
         return {"envelope": envelope, "options": self.options, "packed": pickle.dumps(found)}

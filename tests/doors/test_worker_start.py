@@ -48,6 +48,14 @@ def test_the_installed_pyspark_is_imported_and_not_the_zip_of_it(place: Path) ->
     assert JAR.stem not in output(ZIP, place, code="import sys; print(sys.path)")[0]
 
 
+def test_the_jar_of_sparks_classes_is_not_read(place: Path) -> None:
+    """Python read the list of its 6,000 entries, and again in the first request of each worker."""
+    (jar,) = (HOME / "jars").glob("spark-core_*.jar")
+    shown = "import sys; print(*sys.path, *sys.path_importer_cache, sep='\\n')"
+    assert str(jar) in output(ZIP, jar, code=shown)
+    assert not {str(jar), str(ZIP)} & {*output(ZIP, jar, place, code=shown)}
+
+
 def test_a_pyspark_of_another_home_stays_where_spark_put_it(tmp_path: Path) -> None:
     """A cluster's Spark, with another pyspark installed beside it."""
     other = tmp_path / "spark"

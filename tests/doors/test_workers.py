@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
@@ -106,6 +107,10 @@ builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "fa
 spark = lake.spark.configure(builder).getOrCreate()
 spark.range(10).write.format("plake").mode("append").save(sys.argv[1])
 assert spark.read.format("plake").load(sys.argv[1]).where("id > 6").count() == 3
+stream = spark.readStream.format("plake").load(sys.argv[1]).writeStream.format("plake")
+stream = stream.option("checkpointLocation", sys.argv[1] + "-checkpoint").trigger(availableNow=True)
+stream.start(sys.argv[1] + "-copy").awaitTermination()
+assert spark.read.format("plake").load(sys.argv[1] + "-copy").count() == 10
 for child in spark._jvm.java.lang.ProcessHandle.current().children().toArray():
     print("child:", child.info().commandLine().orElse(""))
 """
@@ -124,6 +129,31 @@ def test_the_first_statements_wait_for_no_process_that_they_can_do_without(tmp_p
     assert sorted(one.rpartition(".")[2] for one in found) == [
         "commit_data_source_write",
         "plan_data_source_read",
+        "python_streaming_sink_runner",
         "worker",
         "write_into_data_source",
     ]
+
+
+@pytest.mark.spark
+def test_a_copy_of_a_session_has_the_formats_of_both_ways(spark_auto: SparkSession) -> None:
+    """Spark copies a session for each stream, and there registered all formats anew."""
+
+    class Other(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "registered_later"
+
+    spark_auto.dataSource.register(Other)
+    session = spark_auto._jsparkSession
+    formats = session.cloneSession().cloneSession().sessionState().dataSourceManager()
+    assert formats.getClass().getSimpleName() == "KnownFormats"
+    names = ("plake", "registered_later", "not_there")
+    assert [formats.dataSourceExists(name) for name in names] == [True, True, False]
+    copied = session.cloneSession().sessionState().dataSourceManager()
+    copied.registerDataSource("of_the_copy", formats.lookupDataSource("plake"))
+    own = session.sessionState().dataSourceManager()
+    assert (copied.dataSourceExists("of_the_copy"), own.dataSourceExists("of_the_copy")) == (
+        True,
+        False,
+    )

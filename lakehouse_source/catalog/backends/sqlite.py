@@ -262,22 +262,25 @@ class SqliteCatalog(FileCatalog[Connection]):
         return self._checked_format(found, number, objects_of(number))
 
     def _migrate(self, connection: Connection) -> int:
-        # Imported here: sqlite-utils imports pandas, if installed, which takes a quarter of a
-        # second. Only the making of tables needs it.
-        from sqlite_utils import Database
-
-        database = Database(connection, recursive_triggers=False, execute_plugins=False)
-        # sqlite-utils commits only what it begins itself: all of this is one transaction.
-        database.execute("BEGIN IMMEDIATE")
+        run: Callable[[str], object] = connection.execute
+        run("BEGIN IMMEDIATE")
         try:
             found = self._format_of(connection)
+            if found > 0:
+                # Imported here, and not for a new catalog: sqlite-utils imports pandas, if
+                # installed, which takes a quarter of a second.
+                from sqlite_utils import Database
+
+                # It commits only what it begins itself: all of this is one transaction.
+                database = Database(connection, recursive_triggers=False, execute_plugins=False)
+                run = database.execute
             for statement in migrations.steps(found):
-                database.execute(SQLITE.render(statement))
+                run(SQLITE.render(statement))
         except BaseException:
             with suppress(sqlite3.Error):
-                database.execute("ROLLBACK")
+                connection.execute("ROLLBACK")
             raise
-        database.execute("COMMIT")
+        connection.execute("COMMIT")
         return found
 
     @contextmanager

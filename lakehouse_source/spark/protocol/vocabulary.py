@@ -113,6 +113,7 @@ class ScanResponse:
     LOCATION = "frame_location"  # of the data source: the URI of the dataset, null for other frames
     COMPUTED = "computed"  # of the data source: {name: object}, as `Computed` tells
     PRIMARY_KEY = "primary_key"  # of the data source: names of columns
+    PARTITION_BY = "partitioned_by"  # of the data source: names of columns, null if not known
 
 
 class Count:
@@ -271,6 +272,7 @@ class RequestKind:
     TRUNCATE = "truncate_table"
     EXISTS = "exists"  # is there a dataset at the path that the identifier is?
     LIST_TABLES = "list_tables"
+    LIST_RELATIONS = "list_relations"  # tables as NAMES, and VIEWS
     CREATE = "create_table"
     STAGE = "stage_table"  # the options of a write that creates or replaces the table
     ALTER = "alter_table"
@@ -359,6 +361,7 @@ class ResponseKey:
     DEFAULTS = "defaults"  # {name: SQL}: what defaults that are expressions are in this statement
     EXISTS = "found"  # of EXISTS, DROP and LOAD_PROCEDURE: true or false
     NAMES = "names"  # of tables, namespaces or procedures
+    VIEWS = "views"  # of LIST_RELATIONS: names
     DESCRIPTION = "description"  # of a procedure
     PARAMETERS = "parameters"  # a schema as Spark's JSON; `Parameter` tells of its metadata
     COLUMNS = "columns"  # of a procedure's rows: a schema as Spark's JSON

@@ -66,6 +66,11 @@ class RowsFrame:
         found = self._snapshot
         return () if found is None else primary_key(found.dataset.properties.constraints)
 
+    @property
+    def partition_by(self) -> tuple[str, ...] | None:
+        """The partition columns, in the process that resolved the version; None in others."""
+        return None if self._snapshot is None else self._snapshot.partition_by
+
     def snapshot(self) -> Snapshot:
         """The version, which only the process that resolved it has open already."""
         request = self.request

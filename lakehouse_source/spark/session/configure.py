@@ -81,6 +81,16 @@ def _register_found(spark: Any) -> None:
     v2 = spark._jvm.org.apache.spark.sql.execution.datasources.v2
     source = v2.python.UserDefinedPythonDataSource(utils.createPythonFunction(pickled))
     known.put("plake", source)
+    _keep_found(spark)
+
+
+def _keep_found(spark: Any) -> None:
+    """Let copies of a session, which Spark makes for streams, have its formats without looking."""
+    state = spark._jsparkSession.sessionState()
+    formats = _loader(spark).loadClass(_FORMATS)
+    kind, anything = spark._jvm.java.lang.Class, spark._jvm.java.lang.Object
+    keep = formats.getMethod("keep", java_array(spark, kind, state.getClass()))
+    keep.invoke(None, java_array(spark, anything, state))
 
 
 def register_if_missing(spark: Any) -> None:
@@ -140,6 +150,7 @@ _REDACTION = "spark.sql.redaction.options.regex"
 _REDACTION_DEFAULT = "(?i)url"
 
 # Spark 4.1 lacks classes that the catalog with views needs.
+_FORMATS = "io.plake.spark.core.KnownFormats"
 _CATALOG_CLASS = "io.plake.spark.PlakeCatalog"
 _CATALOG_WITH_VIEWS = "io.plake.spark.PlakeViewCatalog"
 _MUTABLE_LOADER = "org.apache.spark.util.MutableURLClassLoader"

@@ -17,6 +17,16 @@ def list_tables(request: Request) -> dict[str, Any]:
         return {ResponseKey.NAMES: reader.names.dataset_names(namespace_of(request))}
 
 
+def list_relations(request: Request) -> dict[str, Any]:
+    """The names of the tables and of the views in a namespace."""
+    with names_of(request) as catalog, catalog.read() as reader:
+        namespace, names = namespace_of(request), reader.names
+        return {
+            ResponseKey.NAMES: names.dataset_names(namespace),
+            ResponseKey.VIEWS: names.view_names(namespace),
+        }
+
+
 def list_namespaces(request: Request) -> dict[str, Any]:
     """All namespaces; a namespace contains no others."""
     with names_of(request) as catalog:

@@ -67,6 +67,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 READS = {
     RequestKind.EXISTS: "catalog_names.exists",
     RequestKind.LIST_TABLES: "catalog_names.list_tables",
+    RequestKind.LIST_RELATIONS: "catalog_names.list_relations",
     RequestKind.LIST_NAMESPACES: "catalog_names.list_namespaces",
     RequestKind.LOAD_NAMESPACE: "catalog_names.load_namespace",
     RequestKind.STAGE: "catalog_tables.stage",
@@ -158,6 +159,11 @@ class ResponseFrame:
     @property
     def version(self) -> int | None:
         return None if self._table is None else self._table.version
+
+    @property
+    def partition_by(self) -> tuple[str, ...] | None:
+        """The partition columns of the table, for the planner extension."""
+        return self._table.partition_by if isinstance(self._table, RowsFrame) else None
 
     def pinned(self) -> RowsFrame | ChangesFrame | ResponseFrame:
         """The table: other processes do not need the answer."""

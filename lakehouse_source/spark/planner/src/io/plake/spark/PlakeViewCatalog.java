@@ -25,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Relation;
 import org.apache.spark.sql.connector.catalog.RelationCatalog;
 import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableSummary;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.types.DataType;
@@ -93,6 +94,21 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
   @Override
   public Identifier[] listViews(String[] namespace) throws NoSuchNamespaceException {
     return named(Vocabulary.RequestKind.LIST_VIEWS, namespace);
+  }
+
+  /** In one request: Spark would load each table to learn of what type it is. */
+  @Override
+  public TableSummary[] listRelationSummaries(String[] namespace) {
+    Channel.Response found =
+        channel().read(about(Vocabulary.RequestKind.LIST_RELATIONS, namespace));
+    List<TableSummary> all = new ArrayList<>();
+    for (String table : found.texts(Vocabulary.ResponseKey.NAMES)) {
+      all.add(TableSummary.of(Identifier.of(namespace, table), TableSummary.FOREIGN_TABLE_TYPE));
+    }
+    for (String view : found.texts(Vocabulary.ResponseKey.VIEWS)) {
+      all.add(TableSummary.of(Identifier.of(namespace, view), TableSummary.VIEW_TABLE_TYPE));
+    }
+    return all.toArray(new TableSummary[0]);
   }
 
   @Override

@@ -153,6 +153,14 @@ final class AggregateRequest {
     return names.length == 1 ? names[0] : null;
   }
 
+  boolean hasGroups() {
+    return !groups.isEmpty();
+  }
+
+  boolean isGroupedBy(List<?> columns) {
+    return columns.containsAll(groups);
+  }
+
   /** The places of this answer's columns in the answer of a wider request, or null. */
   int[] within(AggregateRequest wider) {
     if (!groups.equals(wider.groups)) {

@@ -1,5 +1,6 @@
 package io.plake.spark.scan;
 
+import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Some;
 import scala.collection.immutable.Seq;
 
 /**
@@ -127,7 +129,7 @@ public final class IsolatedScanBuilder
     requested = true; // Spark puts the same aggregation to a builder more than once
     try {
       StructType schema = request.response(full);
-      if (schema == null) {
+      if (schema == null || !mayKnowGroups()) {
         return null;
       }
       Pushdown asking = pushdown.asking(request, request.about(full));
@@ -137,6 +139,22 @@ public final class IsolatedScanBuilder
       Feature.AGGREGATES.failed(e);
       return null;
     }
+  }
+
+  /** The catalog knows groups by partition columns only, which the frame's instance tells. */
+  private boolean mayKnowGroups() {
+    if (!request.hasGroups()) {
+      return true;
+    }
+    byte[] instance;
+    synchronized (frame) {
+      instance = frame.getOrCreateDataSourceInPython(
+          Relations.SOURCE, options, new Some<>(full)).dataSource();
+    }
+    Map<?, ?> told = Envelope.responseIn(instance);
+    return told == null
+        || !(told.get(Vocabulary.ScanResponse.PARTITION_BY) instanceof List<?> columns)
+        || request.isGroupedBy(columns);
   }
 
   /** Any so many rows are enough. Only a hint for planning: Spark drops the rows beyond. */
