@@ -8,7 +8,7 @@ those that break a constraint. Wall clocks and dates are read in UTC, whoever wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from lakehouse_source.language import (
     negated,
     require_assignable,
 )
-from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn
+from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn, conjunction
 from lakehouse_source.language.expression import at_one_time, scope_of
 from lakehouse_source.language.nodes import names
 from lakehouse_source.model import Ordinal
@@ -286,6 +286,18 @@ def lacking(schema: pa.Schema, columns: Iterable[Generated | Numbers]) -> pa.Sch
 # Values of these kinds that are equal are the same for every expression; 0.0 and -0.0 are not.
 _ONE_VALUE = ("bool", "int", "date", "timestamp", "time", "binary", "decimal", "string")
 _MOST_VALUES = 1000
+
+
+def with_generated(condition: BoundPredicate, schema: pa.Schema) -> BoundPredicate:
+    """The condition, and what it says of generated columns. The gate of whatever prunes.
+
+    Every row that satisfies the one satisfies the other.
+    """
+    more = through_generated(condition, schema)
+    if more is None:
+        return condition
+    root = conjunction([condition.root, more.bind(schema, _ZONE).root])
+    return replace(condition, root=root)
 
 
 def through_generated(condition: BoundPredicate, schema: pa.Schema) -> PredicateSet | None:
