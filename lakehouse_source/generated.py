@@ -8,7 +8,7 @@ those that break a constraint. Wall clocks and dates are read in UTC, whoever wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from lakehouse_source.language import (
     negated,
     require_assignable,
 )
-from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn
+from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn, conjunction
 from lakehouse_source.language.expression import at_one_time, scope_of
 from lakehouse_source.language.nodes import names
 from lakehouse_source.model import Ordinal
@@ -163,14 +163,21 @@ class Numbers:
         Raises:
             SchemaMismatchError: there are no more.
         """
-        n = pc.add(pa.arange(0, count), taken)
-        if self.task is not None:
-            size = max(1, min(_BLOCK, lanes(self.how)[0] >> 20))
-            block = pc.add(pc.multiply(pc.divide(n, size), _TASKS), self.task)
-            inside = pc.subtract(n, pc.multiply(pc.divide(n, size), size))
-            n = pc.add(pc.multiply(block, size), inside)
-        if count and (self.task or 0) < _TASKS and n[-1].as_py() < self.end - self.first:
-            return pc.add(pc.multiply(pc.add(n, self.first), self.how.step), self.how.start)
+        parts: list[pa.Array] = []
+        begin, left = taken, count if (self.task or 0) < _TASKS else 0
+        while left:
+            n, some = begin, left
+            if self.task is not None:
+                size = max(1, min(_BLOCK, lanes(self.how)[0] >> 20))
+                block, inside = divmod(begin, size)
+                n, some = (block * _TASKS + self.task) * size + inside, min(left, size - inside)
+            n += self.first
+            if n + some > self.end:
+                break
+            parts.append(self._series(n, some))
+            begin, left = begin + some, left - some
+        if parts and not left:
+            return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         raise SchemaMismatchError(
             column=self.name,
             reason="has no more numbers for this write"
@@ -178,6 +185,14 @@ class Numbers:
             else f"has no more numbers for task {self.task}",
             hint=f"Write fewer rows at once, or in more tasks, at most {_TASKS:,}.",
         )
+
+    def _series(self, n: int, count: int) -> pa.Array:
+        """So many numbers from n on."""
+        start, step = self.how.start + n * self.how.step, self.how.step
+        end = start + count * step
+        if -_LIMIT <= end < _LIMIT:
+            return pa.arange(start, end, step)
+        return pc.add(pc.multiply(pa.arange(0, count), step), start)  # the last are at the limit
 
     def used(self, values: Iterable[int | None]) -> int:
         """Before which n the lane is used, where files have these last numbers.
@@ -255,6 +270,8 @@ def completed(rows: pa.Table, columns: Sequence[Generated], schema: pa.Schema) -
     for one in columns:
         at = rows.schema.get_field_index(one.name)
         rows = rows.set_column(at, rows.schema.field(at), one.of_rows(rows))
+    if not columns:  # the numbers of identity columns are not NULL
+        return pa.Table.from_arrays(rows.columns, schema=schema)
     return align(rows, schema, rows.schema, by_name)
 
 
@@ -269,6 +286,18 @@ def lacking(schema: pa.Schema, columns: Iterable[Generated | Numbers]) -> pa.Sch
 # Values of these kinds that are equal are the same for every expression; 0.0 and -0.0 are not.
 _ONE_VALUE = ("bool", "int", "date", "timestamp", "time", "binary", "decimal", "string")
 _MOST_VALUES = 1000
+
+
+def with_generated(condition: BoundPredicate, schema: pa.Schema) -> BoundPredicate:
+    """The condition, and what it says of generated columns. The gate of whatever prunes.
+
+    Every row that satisfies the one satisfies the other.
+    """
+    more = through_generated(condition, schema)
+    if more is None:
+        return condition
+    root = conjunction([condition.root, more.bind(schema, _ZONE).root])
+    return replace(condition, root=root)
 
 
 def through_generated(condition: BoundPredicate, schema: pa.Schema) -> PredicateSet | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
+from lakehouse_source.generated import with_generated
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.model import ColumnBounds, DeletionVector, FileRecord, RowGroupMetadata
 from lakehouse_source.pruning import bounds
@@ -65,6 +66,7 @@ def candidates(
     caller needs them. They have statistics only if the caller asks for statistics. `without` leaves
     out files as `CatalogReader.iter_files` does.
     """
+    bound = with_generated(bound, snapshot.schema)
     if bound.never_true:
         return
     portions: Iterable[Sequence[FileRecord]]

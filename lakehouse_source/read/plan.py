@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.generated import through_generated
+from lakehouse_source.generated import with_generated
 from lakehouse_source.language import BoundPredicate, PredicateSet
 from lakehouse_source.language.bounds.bound import TRUE, render_bound
 from lakehouse_source.logs import PLAN, milliseconds
@@ -146,15 +146,11 @@ def plan(
     schema = with_metadata_columns(snapshot.schema, columns, metadata)
     wanted = resolve_columns(schema, columns)
     bound = (predicates or PredicateSet.of(None)).bind(snapshot.schema, timezone=time_zone)
-    more = through_generated(bound, snapshot.schema)
-    narrowed = bound
-    if more is not None:
-        narrowed = (more & (predicates or more)).bind(snapshot.schema, timezone=time_zone)
     at_once = RECORDS_OF_FILES if limit is None else _RECORDS_OF_FEW
     found: Iterable[Candidate] = candidates(
         reader,
         snapshot,
-        narrowed,
+        bound,
         files,
         at_once=at_once,
         statistics=bool(statistics),
@@ -184,7 +180,10 @@ def plan(
         },
         predicate=None if bound.always_true else bound,
     )
-    by_partition = _pruned_by_partition(reader, snapshot, narrowed) if account else 0
+    by_partition = 0
+    if account:
+        narrowed = with_generated(bound, snapshot.schema)
+        by_partition = _pruned_by_partition(reader, snapshot, narrowed)
     account_ = _account(snapshot, predicates, bound, wanted, tasks, by_partition)
     if PLAN.isEnabledFor(logging.DEBUG):
         counts = (account_.files_read, account_.files_total, account_.bytes_read)

@@ -18,6 +18,9 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.errors import GeneratedColumnError, SchemaMismatchError
 from lakehouse_source.generated import generated
+from lakehouse_source.language import PredicateSet
+from lakehouse_source.read.candidates import candidates
+from lakehouse_source.storage import Storage
 
 ROWS = 6
 SCHEMA = pa.schema(
@@ -141,7 +144,9 @@ CONDITIONS: dict[str, tuple[Callable[[int], bool], int]] = {
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_condition_prunes_through_a_generated_column(condition: str, tmp_path: Path) -> None:
+def test_a_condition_prunes_through_a_generated_column(
+    condition: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bounds of the source columns rule out no file: each has some of all."""
     matches, most = CONDITIONS[condition]
     schema = pa.schema(
@@ -161,6 +166,26 @@ def test_a_condition_prunes_through_a_generated_column(condition: str, tmp_path:
         assert found == [n for n in range(40) if matches(n)]
         assert scan.explain().files_total == 5
         assert scan.explain().files_read <= most
+        # What counts, summarises, rewrites and reads changes prunes by the same condition.
+        opened: set[str] = set()
+        open_input = Storage.open_input
+
+        def spy(storage: Storage, path: str, *given: Any) -> Any:
+            opened.add(path)
+            return open_input(storage, path, *given)
+
+        monkeypatch.setattr(Storage, "open_input", spy)
+        assert scan.count_rows() == len(found)
+        changes = dataset.refresh().changes(1, where=condition).to_table()
+        assert sorted(changes["id"].to_pylist()) == found
+        assert len(opened) <= most
+        with catalog.read() as reader:
+            record = reader.dataset(dataset.uri)
+            assert record is not None
+            snapshot = dataset._address.snapshot(catalog, reader)
+            bound = PredicateSet.of(condition).bind(snapshot.schema)
+            kept = {one.file.path for one in candidates(reader, snapshot, bound)}
+            assert len(kept) <= most
 
 
 def test_values_that_are_equal_and_differ_do_not_prune(tmp_path: Path) -> None:
