@@ -653,8 +653,8 @@ MUTANTS = [
         ),
         (
             "rows that are clustered are sorted over many row groups",
-            "elif order and not self.sorts_groups:",
-            "elif order:",
+            "elif self.order and not self.sorts_groups:",
+            "elif self.order:",
         ),
     ),
     *_in(
@@ -2150,7 +2150,7 @@ MUTANTS = [
         LAYOUT,
         (
             "layout: a sort column can be dropped",
-            "if field_id(before.field(name)) not in ids:",
+            "if field_id(before.field(column)) not in ids:",
             "if False:",
         ),
     ),
@@ -2159,8 +2159,8 @@ MUTANTS = [
         LAYOUT,
         (
             "layout: floats are declared as sorted",
-            "return bool(pa.types.is_floating(schema.field(name).type))",
-            "return False",
+            "return name in schema.names and not pa.types.is_floating(schema.field(name).type)",
+            "return name in schema.names",
         ),
     ),
     *_in(
@@ -2972,6 +2972,24 @@ MUTANTS = [
             "evaluate: NaN in a column has bounds",
             "if None in (*low, *high) or left.may_contain_nan or right.may_contain_nan:",
             "if None in (*low, *high):",
+        ),
+    ),
+    *_in(
+        "schema/variant_columns.py",
+        ("verbs/test_variant_clustered.py",),
+        (
+            "order by paths: numbers below zero ascend",
+            "ordered = np.where(bits & sign, ~bits, bits | sign)",
+            "ordered = np.where(bits & sign, bits & ~sign, bits | sign)",
+        ),
+    ),
+    *_in(
+        "write/commit/options.py",
+        ("verbs/test_variant_clustered.py",),
+        (
+            "order by paths: a restored version has today's paths",
+            "variant_paths=None if layout.variant_paths is None else tuple(texts),",
+            "variant_paths=now(layout.variant_paths),",
         ),
     ),
     *_in(

@@ -233,10 +233,11 @@ def write_dataset(
             - `cluster_by`: one to four columns (nested ones as `"a.b"`) that conditions are often
               about. A write places rows with similar values of these columns together, among the
               rows that it has in memory; `dataset.cluster()` does the rest.
-            - `bloom_filter_columns`: columns, and paths of `variant_paths`, that get bloom filters.
+            - `bloom_filter_columns`: columns that get bloom filters.
             - `variant_paths`: paths of VARIANT, as `"payload:user.id"`, that files have as columns:
-              conditions on them prune. Default: frequent paths of the first large file, chosen
-              within `variant_paths_most`, `variant_paths_share`, `variant_paths_depth`.
+              conditions on them prune, and the three lists above may name them. Default: frequent
+              paths of the first large file, chosen within `variant_paths_most`,
+              `variant_paths_share`, `variant_paths_depth`.
             - `auto_compact`, `auto_compact_min_files`: see `Dataset.compact`.
             - `index_columns`: columns of the catalog's search index, see below.
 

@@ -11,8 +11,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 class Layout:
     """How writes lay out rows in files. None: nothing was chosen.
 
-    `sort_by` are names of top-level columns, `bloom_filter_columns` these or paths of VARIANT;
-    `cluster_by` are dotted paths of one to four columns.
+    `sort_by` and `bloom_filter_columns` are names of top-level columns, `cluster_by` dotted paths
+    of one to four columns; each may also have paths of VARIANT that files have.
     `promote_to_string` allows a write to turn a column into strings. `rewrite_threshold` is
     the share of deleted rows, from 0 to 1, above which a file's other rows are written anew.
     `auto_compact` compacts small files after a commit, where a partition has as many of them as

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 import lakehouse_source as lake
 
 MISSING = object()
@@ -56,6 +58,19 @@ CONDITIONS: tuple[tuple[str, Callable[[int, Any], bool]], ...] = (
     ("v IS NULL", lambda _, d: d is None),
     (f"{N} = id % 4", lambda id, d: number(d) == id % 4),
 )  # fmt: skip
+_N, _T = pc.field("v", "n").cast("int32", safe=False), pc.field("v", "s", "t").cast("string")
+# Some of the conditions as Arrow has them.
+IN_ARROW = {
+    f"{N} = 7": _N == 7,
+    f"{N} > 1": _N > 1,
+    f"{N} IN (0, 3)": _N.isin([0, 3]),
+    f"{N} IS NULL": _N.is_null(),
+    f"{T} = 'a'": _T == "a",
+    f"{T} >= 'a' AND {N} < 3": (_T >= "a") & (_N < 3),
+    f"{N} = 1 OR {T} = ''": (_N == 1) | (_T == ""),
+    "v:s IS NULL": pc.field("v", "s").is_null(),
+    "v IS NULL": pc.field("v").is_null(),
+}
 # An assignment of `v` in SQL, and the new document.
 UPDATES: tuple[tuple[str, Callable[[int, Any], Any]], ...] = (
     ("NULL", lambda _, d: None),
@@ -141,12 +156,26 @@ class Program:
     def name_paths(self) -> None:
         paths = self.draw.choice(PATHS)
         self.steps[-1] += f" {paths}"
-        lake.open_dataset(self.path).set_properties(variant_paths=paths)
+        lake.open_dataset(self.path).set_properties(
+            variant_paths=paths, cluster_by=None, sort_by=None
+        )
+
+    def cluster(self) -> None:
+        """Rows are ordered by paths that files have, from now on and perhaps at once."""
+        dataset = lake.open_dataset(self.path)
+        known = dataset.properties["variant_paths"]
+        by = self.draw.sample(known, self.draw.randint(0, len(known))) or ["id"]
+        chosen = self.draw.choice(["cluster_by", "cluster_by", "sort_by"])
+        self.steps[-1] += f" {chosen} {by}"
+        dataset.set_properties(**{"cluster_by": None, "sort_by": None, chosen: by})
+        if chosen == "cluster_by":
+            lake.open_dataset(self.path).cluster(full=self.draw.random() < 0.5)
 
     # --- how a statement is carried out
 
     def run_delete(self, condition: str) -> None:
-        lake.open_dataset(self.path).delete(condition)
+        given = IN_ARROW.get(condition, condition) if self.draw.random() < 0.5 else condition
+        lake.open_dataset(self.path).delete(given)
 
     def run_update(self, value: str, condition: str) -> None:
         lake.open_dataset(self.path).update({"v": value}, condition)
@@ -162,7 +191,15 @@ class Program:
         choices = [self.insert, self.delete, self.update, self.merge]
         for _ in range(steps):
             step = self.draw.choice(
-                [*choices, *choices, self.restore, self.compact, self.name_paths]
+                [
+                    *choices,
+                    *choices,
+                    self.restore,
+                    self.compact,
+                    self.name_paths,
+                    self.cluster,
+                    self.cluster,
+                ]
             )
             self.steps.append(step.__name__)
             step()
@@ -184,8 +221,9 @@ class Program:
         self.versions[dataset.version] = dict(self.rows)
 
     def check_condition(self, dataset: lake.Dataset, condition: str, wanted: list[int]) -> None:
-        found = dataset.scan(condition, columns=["id"]).to_table()["id"].to_pylist()
-        assert sorted(found) == wanted, (self.steps, condition)
+        for given in (condition, IN_ARROW.get(condition, condition)):
+            found = dataset.scan(given, columns=["id"]).to_table()["id"].to_pylist()
+            assert sorted(found) == wanted, (self.steps, given)
 
     def check_feed(self, dataset: lake.Dataset, version: int) -> None:
         """The changes since a version make the rows of now of its rows."""

@@ -33,7 +33,9 @@ from lakehouse_source.schema.align import align, by_name, check_digits
 from lakehouse_source.schema.arrow_arrays import shown_row, with_offsets
 from lakehouse_source.schema.fields import hidden_columns, leaves
 from lakehouse_source.schema.partitions import partition_folder
+from lakehouse_source.schema.paths import order_paths
 from lakehouse_source.schema.spark_metadata import fitted_texts
+from lakehouse_source.schema.variant import is_variant
 from lakehouse_source.storage import Storage
 
 # Above these sizes, of one row group and of all gathered rows, a row group is written early, so
@@ -123,6 +125,7 @@ class _PartitionedWriter:
         self.undivided_rows = 0
         self.undivided_bytes = 0
         self.clock = 0
+        self.order = order_paths(spec.sort_by, spec.schema)
         # Where rows are clustered, only those of a row group are sorted.
         self.sorts_groups = bool(spec.sort_by and (spec.cluster_by or spec.ordered_by))
         sorts_runs = bool(spec.cluster_by or (spec.sort_by and not spec.ordered_by))
@@ -197,16 +200,14 @@ class _PartitionedWriter:
         partition.rows = keep
         left = 0 if rest is None else rest.nbytes + self.overhead_bytes
         self._count(partition, left - partition.size_bytes)
-        # Arrow takes a text that begins with `.` or `[` for a path.
-        order = [(pc.field(name), "ascending") for name in self.spec.sort_by]
         if self.spec.cluster_by:
             table = clustered(table, self.spec.cluster_by)
-        elif order and not self.sorts_groups:
-            table = table.sort_by(order)
+        elif self.order and not self.sorts_groups:
+            table = _in_order(table, self.order)
         for start, end in groups:
             group = table.slice(start, end - start)
             if self.sorts_groups:
-                group = group.sort_by(order)
+                group = _in_order(group, self.order)
             self._write_row_group(partition, group)
 
     def _row_groups(self, table: pa.Table, whole: bool) -> Iterator[tuple[int, int]]:
@@ -380,6 +381,15 @@ def clustered(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> pa.Table:
     return table.take(sorted_places(columns, curve))
 
 
+def _in_order(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> pa.Table:
+    """The rows sorted by columns, and by paths of VARIANT."""
+    keys = [column_arrays(table, [path])[0] for path in paths]
+    names = [str(number) for number in range(len(keys))]
+    return table.take(
+        pc.sort_indices(pa.table(keys, names), [(name, "ascending") for name in names])
+    )
+
+
 def last_change(table: pa.Table, path: tuple[str, ...], start: int, end: int) -> int:
     """The last row in the last eighth before `end` that differs from the row before it, or `end`.
 
@@ -394,10 +404,18 @@ def last_change(table: pa.Table, path: tuple[str, ...], start: int, end: int) ->
 
 
 def column_arrays(table: pa.Table, paths: Sequence[tuple[str, ...]]) -> list[pa.Array]:
-    """Leaf columns, each as one array; a field of a struct that is NULL is NULL."""
+    """Leaf columns, each as one array; a field of a struct that is NULL is NULL.
+
+    Of what is at a path of VARIANT, bytes that have its order.
+    """
     found = []
     for path in paths:
         column = table.column(path[0])
+        if is_variant(column.type):
+            from lakehouse_source.schema.variant_columns import order_keys  # imports numpy
+
+            found.append(order_keys(_whole(column).storage, path[1:]))
+            continue
         for name in path[1:]:
             column = pc.struct_field(column, name)
         found.append(_whole(column))

@@ -20,8 +20,9 @@ from lakehouse_source.layout import PlacedFiles, depth_of_boxes, merges, ranks
 from lakehouse_source.model import FileRecord
 from lakehouse_source.pruning.keys import EMPTY_LOWER
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import Leaf, leaves
-from lakehouse_source.schema.paths import leaf_paths
+from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.paths import order_leaves
+from lakehouse_source.schema.variant_paths import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,25 @@ def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_i
     return found
 
 
+def ranges_of(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, leaf: Leaf) -> Ranges:
+    """The ranges of what rows are ordered by, from the search index.
+
+    A file has a range in the one type in which it has the values of a path of VARIANT. Ranges of
+    different types do not overlap.
+    """
+    if leaf.column_id is None:
+        return ranges(reader, snapshot, files, leaf.id)
+    found = [ranges(reader, snapshot, files, leaf.id + kind) for kind in range(len(KINDS))]
+    ends = [
+        [
+            pc.binary_join_element_wise(pa.scalar(bytes([kind]), pa.binary()), one, b"")
+            for kind, one in enumerate(side)
+        ]
+        for side in ([one.lower for one in found], [one.upper for one in found])
+    ]
+    return Ranges(pa.concat_arrays([one.files for one in found]), *map(pa.concat_arrays, ends))
+
+
 def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
@@ -161,12 +181,8 @@ class Piece:
 def clustering_columns(snapshot: Snapshot) -> list[Leaf]:
     """The columns that the dataset is clustered by, without those of its partitions."""
     names = snapshot.dataset.properties.layout.cluster_by or ()
-    by_path = {leaf.path: leaf for leaf in leaves(snapshot.schema)}
-    columns = [
-        by_path[path]
-        for path in leaf_paths(names, snapshot.schema)
-        if path[0] not in snapshot.partition_by
-    ]
+    known = order_leaves(snapshot.schema)
+    columns = [known[name] for name in names if known[name].path[0] not in snapshot.partition_by]
     if not columns:
         raise InvalidOptionError(
             option="cluster_by",
@@ -234,7 +250,7 @@ def _placed(
     lower, upper = [], []
     everywhere = pa.array(range(len(files)), pa.int64())
     for leaf in columns:
-        found = ranges(reader, snapshot, files, leaf.id)
+        found = ranges_of(reader, snapshot, files, leaf)
         low, high = ranks(found.lower, found.upper)
         own = pc.index_in(everywhere, value_set=found.files)
         # A column without a value in a file is NULL in all rows, and NULL comes first.

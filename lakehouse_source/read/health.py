@@ -23,10 +23,11 @@ from lakehouse_source.read.file_arrays import (
     clustering_columns,
     find_pieces,
     live_files,
-    ranges,
+    ranges_of,
 )
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.fields import Leaf, leaves
+from lakehouse_source.schema.fields import Leaf
+from lakehouse_source.schema.paths import order_leaves
 
 if TYPE_CHECKING:
     from lakehouse_source.pictures.markup import Markup
@@ -192,7 +193,9 @@ def _depths(
     reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, columns: Sequence[str] | None
 ) -> dict[str, Depth]:
     known = {
-        ".".join(leaf.path): leaf for leaf in leaves(snapshot.schema) if leaf.id in snapshot.indexed
+        name: leaf
+        for name, leaf in order_leaves(snapshot.schema).items()
+        if leaf.id in snapshot.indexed
     }
     is_usual = columns is None
     if columns is None:
@@ -207,7 +210,7 @@ def _depths(
             raise InvalidOptionError(
                 option="columns", value=column, reason="is not in the search index.", known=known
             )
-        one = ranges(reader, snapshot, files, known[name].id)
+        one = ranges_of(reader, snapshot, files, known[name])
         depths[name] = depth_of_ranges(one.lower, one.upper, _groups_of(files, one))
         if together:  # otherwise the ranges of only one column are in memory at a time
             found.append(one)

@@ -13,7 +13,16 @@ from typing import Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError, SchemaMismatchError
-from lakehouse_source.schema.fields import IndexedFields, children, is_list_like, leaves, rebuild
+from lakehouse_source.schema.fields import (
+    IndexedFields,
+    Leaf,
+    children,
+    field_id,
+    is_list_like,
+    leaves,
+    rebuild,
+)
+from lakehouse_source.schema.variant_paths import paths_of
 
 Path: TypeAlias = "str | tuple[str, ...]"
 # Positions of fields, from the top-level field down.
@@ -150,10 +159,27 @@ def with_children(
     return pa.schema(inside(list(schema), place), metadata=schema.metadata)
 
 
-def leaf_paths(names: Sequence[str], schema: pa.Schema) -> tuple[tuple[str, ...], ...]:
-    """The paths of leaf columns that are named by dotted paths in the schema's spelling."""
-    paths = {".".join(leaf.path): leaf.path for leaf in leaves(schema)}
-    return tuple(paths[name] for name in names)
+def order_paths(names: Sequence[str], schema: pa.Schema) -> tuple[tuple[str, ...], ...]:
+    """Where the values are by which rows are ordered: names from the column down, see below."""
+    known = {".".join(leaf.path): leaf.path for leaf in leaves(schema)}
+    found = []
+    for name in names:
+        column, _, path = name.partition(":")
+        found.append(known.get(name) or (column, *path.split(".")))
+    return tuple(found)
+
+
+def order_leaves(schema: pa.Schema) -> dict[str, Leaf]:
+    """What rows can be ordered by, by its name in properties: `a.b`, or `payload:user.id`.
+
+    A path of VARIANT is a leaf of all its types, with the first of its ids.
+    """
+    found = {".".join(leaf.path): leaf for leaf in leaves(schema) if leaf.column_id is None}
+    for field in schema:
+        for path, id in paths_of(field).items():
+            leaf = Leaf((field.name, *path), id, field.type, False, field_id(field))
+            found[f"{field.name}:{'.'.join(path)}"] = leaf
+    return found
 
 
 # --- Finds a column by the name that a condition gives it, nested fields included.

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.schema.variant import struct_like
@@ -98,3 +99,54 @@ def _decimals(parts: Parts, wanted: Truths) -> Iterator[tuple[Truths, Numbers, i
         scales[zeros] -= 1
     for scale in np.unique(scales[known]):
         yield known & (scales == scale), numbers, int(scale)
+
+
+_TEXT = pa.scalar(b"\x03", pa.binary())
+_RANKS = {pa.bool_(): 1, pa.date32(): 4, KINDS["TIMESTAMP"]: 5, KINDS["TIMESTAMP_NTZ"]: 6}
+_NUMBER = 2
+
+
+def order_keys(storage: pa.StructArray, names: Sequence[str]) -> pa.Array:
+    """Bytes that order rows by what is at a path: by its type, then by its value.
+
+    Numbers of all types are compared, as floats. NULL: there is nothing that has an order.
+    """
+    found = parts_at(storage, names)
+    groups = None if found is None else by_type(found)
+    if groups is None:
+        return pa.nulls(len(storage), pa.binary())
+    rows, keys = [], []
+    for at, values in groups:
+        rows.append(at)
+        keys.append(pa.nulls(len(at), pa.binary()) if values is None else _keys(values))
+    every = np.concatenate(rows)
+    places = np.empty_like(every)
+    places[every] = np.arange(len(every))
+    return pa.concat_arrays(keys).take(pa.array(places))
+
+
+def number_or_text_keys(numbers: pa.Array, texts: pa.Array) -> pa.Array:
+    """The keys of rows whose values were cast to DOUBLE and, where that is NULL, to STRING."""
+    keys = _keys(numbers.fill_null(0.0))
+    return pc.if_else(numbers.is_valid(), keys, _keys(texts.cast(pa.string())))
+
+
+def _keys(values: pa.Array) -> pa.Array:
+    if pa.types.is_null(values.type):
+        return values.cast(pa.binary())
+    if pa.types.is_string(values.type):
+        return pc.binary_join_element_wise(_TEXT, values.cast(pa.binary()), b"")
+    rank = _RANKS.get(values.type, _NUMBER)
+    if pa.types.is_temporal(values.type):
+        values = values.view(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+    elif pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) + 0.0
+    bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64)  # NaN is the greatest
+    sign = np.uint64(1 << 63)
+    ordered = np.where(bits & sign, ~bits, bits | sign).astype(">u8")
+    lines = np.empty((len(ordered), 9), np.uint8)
+    lines[:, 0], lines[:, 1:] = rank, ordered.view(np.uint8).reshape(-1, 8)
+    return pa.Array.from_buffers(pa.binary(9), len(lines), [None, pa.py_buffer(lines)]).cast(
+        pa.binary()
+    )

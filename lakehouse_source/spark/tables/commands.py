@@ -33,6 +33,7 @@ from lakehouse_source.errors import (
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.computed import clause, computed_columns, document_of
 from lakehouse_source.schema.defaults import default_sql, write_default
+from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope
 from lakehouse_source.spark.protocol.vocabulary import (
@@ -48,7 +49,7 @@ from lakehouse_source.spark.reading.rows_frame import RowsFrame
 from lakehouse_source.spark.session.catalog_request import Place, Request, place_of
 from lakehouse_source.spark.session.options import STREAM_ONLY_OPTIONS, TAKES
 from lakehouse_source.spark.tables.table_properties import shown
-from lakehouse_source.spark.types import literal_sql, spark_schema
+from lakehouse_source.spark.types import literal_sql, quoted, spark_schema
 from lakehouse_source.storage import canonical_uri
 
 if TYPE_CHECKING:
@@ -247,6 +248,13 @@ def _frame_options(request: Request, place: Place) -> dict[str, str]:
     return options
 
 
+def _clustered_by(snapshot: Snapshot) -> list[str]:
+    """The clustering columns as Spark parses them; a path of VARIANT is one name."""
+    known = {".".join(leaf.path) for leaf in leaves(snapshot.schema)}
+    names = snapshot.dataset.properties.layout.cluster_by or ()
+    return [name if name in known else quoted(name) for name in names]
+
+
 def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]:
     """What Spark's catalog shows of a table besides its columns."""
     return {
@@ -254,9 +262,7 @@ def _table(request: Request, place: Place, snapshot: Snapshot) -> dict[str, Any]
         ResponseKey.AT: snapshot.version,
         ResponseKey.OPTIONS: place.options(),
         ResponseKey.PARTITION_BY: [] if request.metadata_table else list(snapshot.partition_by),
-        ResponseKey.CLUSTER_BY: list(
-            () if request.metadata_table else snapshot.dataset.properties.layout.cluster_by or ()
-        ),
+        ResponseKey.CLUSTER_BY: [] if request.metadata_table else _clustered_by(snapshot),
         ResponseKey.IS_METADATA: request.metadata_table is not None,
         ResponseKey.PROPERTIES: _properties(snapshot) | _of_warehouse(request, snapshot),
         ResponseKey.CONSTRAINTS: {} if request.metadata_table else _constraints(snapshot),

@@ -19,6 +19,7 @@ from lakehouse_source.parquet.writer import column_arrays
 from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
+from lakehouse_source.schema.variant_paths import split
 from lakehouse_source.spark.session.options import on_branch
 from lakehouse_source.spark.session.secrets import PREFIX, take_configuration
 from lakehouse_source.spark.types import quoted
@@ -38,7 +39,10 @@ _KEY = "__plake_curve"
 
 
 def leaf_columns(df: DataFrame) -> Mapping[str, tuple[str, ...]]:
-    """The paths of columns and of fields of structs, by dotted path in lower case."""
+    """The paths of columns and of fields of structs, by dotted path in lower case.
+
+    Of a column of VARIANT only the column: see `_path_of`.
+    """
     from pyspark.sql.types import StructType
 
     found: dict[str, tuple[str, ...]] = {}
@@ -64,18 +68,40 @@ def along_curve(
     """
     from pyspark.sql import functions as F
 
-    columns = [F.col(".".join(map(quoted, path))) for path in paths]
+    groups = [_columns_at(df, path) for path in paths]
+    widths, columns = [*map(len, groups)], [column for group in groups for column in group]
     folders = [F.col(quoted(name)) for name in partitions]
-    if len(columns) == 1:
-        order = [*folders, columns[0]]
+    if len(groups) == 1:
+        order = [*folders, *columns]
         return df.repartitionByRange(*order).sortWithinPartitions(*order)
-    key = _key_of(_curve(df, columns))
+    key = _key_of(_curve(df, columns, widths), widths)
     order = [*folders, F.col(_KEY)]
     moved = df.withColumn(_KEY, key(*columns)).repartitionByRange(*order)
     return moved.sortWithinPartitions(*order).drop(_KEY)
 
 
-def _curve(df: DataFrame, columns: Sequence[Column]) -> Curve:
+def _columns_at(df: DataFrame, path: tuple[str, ...]) -> list[Column]:
+    """The column at a path; of what is in a VARIANT two, its value as a number and as a text."""
+    from pyspark.sql import functions as F
+
+    if df.schema[path[0]].dataType.typeName() != "variant":
+        return [F.col(".".join(map(quoted, path)))]
+    within = ".".join(("$", *path[1:]))
+    return [F.try_variant_get(quoted(path[0]), within, type_) for type_ in ("double", "string")]
+
+
+def _keys_of(columns: Sequence[pa.Array], widths: Sequence[int]) -> list[pa.Array]:
+    """What is compared of the columns of each path."""
+    from lakehouse_source.schema.variant_columns import number_or_text_keys  # imports numpy
+
+    given = iter(columns)
+    return [
+        next(given) if width == 1 else number_or_text_keys(next(given), next(given))
+        for width in widths
+    ]
+
+
+def _curve(df: DataFrame, columns: Sequence[Column], widths: Sequence[int]) -> Curve:
     """The curve for the frame, from sample rows of each of its tasks."""
     from pyspark.sql import functions as F
 
@@ -83,7 +109,7 @@ def _curve(df: DataFrame, columns: Sequence[Column]) -> Curve:
     narrow = df.select(*(column.alias(name) for column, name in zip(columns, names)))
     some = narrow.mapInArrow(some_rows, narrow.schema)
     drawn = some.orderBy(F.rand(1)).limit(_ROWS).toArrow()
-    return Curve.of(column_arrays(drawn, [(name,) for name in names]))
+    return Curve.of(_keys_of(column_arrays(drawn, [(name,) for name in names]), widths))
 
 
 def some_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,12 +128,12 @@ def some_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from held.combine_chunks().to_batches()
 
 
-def _key_of(curve: Curve) -> Any:
+def _key_of(curve: Curve, widths: Sequence[int]) -> Any:
     """A Spark function that computes the places of rows on the curve."""
     from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
     def key(*columns: pa.Array) -> pa.Array:
-        return curve.keys(columns)
+        return curve.keys(_keys_of(columns, widths))
 
     return arrow_udf(key, "long")
 
@@ -211,28 +237,29 @@ def _placed(
     if cluster_columns is not None:
         paths = _paths_of(df, cluster_columns)
     else:
-        known = leaf_columns(df)
         names = () if sort_columns else layout.cluster_by or ()
-        paths = [known[name.lower()] for name in names if name.lower() in known]
+        found = [_path_of(df, name) for name in names]
+        paths = [path for path in found if path is not None]
     paths = [path for path in paths if path[0] not in in_folders]
     if sort_columns is None:
         own = layout.sort_by or ()
-        sort_columns = [name for name in own if find_name(name, df.columns) is not None]
-    by = _columns_of(df, sort_columns)
+        sort_columns = [name for name in own if find_name(name, df.columns) or _path_of(df, name)]
+    by = [(":" in name and _path_of(df, name)) or _columns_of(df, [name]) for name in sort_columns]
     return along_curve(df, in_folders, paths) if paths else _clustered(df, in_folders, by)
 
 
 def _clustered(
-    df: DataFrame, partitions: tuple[str, ...], sort_columns: tuple[str, ...]
+    df: DataFrame, partitions: tuple[str, ...], by: Sequence[tuple[str, ...]]
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
-    columns = [F.col(quoted(name)) for name in (*partitions, *sort_columns)]
+    columns = [F.col(quoted(name)) for name in partitions]
+    columns += [column for path in dict.fromkeys(by) for column in _columns_at(df, path)]
     if not columns:
         return df
     # Ranges over all columns, so that the sort columns divide a large partition. Without an order,
     # adaptive execution divides large partitions and joins small ones.
-    ranges = df.repartitionByRange(*columns) if sort_columns else df.hint("rebalance", *columns)
+    ranges = df.repartitionByRange(*columns) if by else df.hint("rebalance", *columns)
     # Needed without `sort_by` too: a task then has one file open at a time.
     return ranges.sortWithinPartitions(*columns)
 
@@ -274,13 +301,26 @@ def _paths_of(df: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
     Raises:
         SchemaMismatchError: the frame lacks a column.
     """
+    paths: dict[tuple[str, ...], None] = {}
+    for name in names:
+        path = _path_of(df, name)
+        if path is None:
+            shown = ", ".join(".".join(path) for path in leaf_columns(df).values())
+            raise SchemaMismatchError(
+                column=name,
+                reason="is named in cluster_by and is not in the frame",
+                hint=f"It has: {shown}.",
+            )
+        paths[path] = None
+    return list(paths)
+
+
+def _path_of(df: DataFrame, name: str) -> tuple[str, ...] | None:
+    """The path of a leaf column, or of what is in a VARIANT; None: the frame lacks it."""
     known = leaf_columns(df)
-    missing = [name for name in names if name.lower() not in known]
-    if missing:
-        shown = ", ".join(".".join(path) for path in known.values())
-        raise SchemaMismatchError(
-            column=missing[0],
-            reason="is named in cluster_by and is not in the frame",
-            hint=f"It has: {shown}.",
-        )
-    return list(dict.fromkeys(known[name.lower()] for name in names))
+    parts = split(name)
+    column = None if parts is None else known.get(parts[0].lower())
+    if name.lower() in known or parts is None or column is None or len(column) > 1:
+        return known.get(name.lower())
+    is_variant = df.schema[column[0]].dataType.typeName() == "variant"
+    return (*column, *parts[1]) if is_variant else None

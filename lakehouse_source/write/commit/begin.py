@@ -55,7 +55,7 @@ from lakehouse_source.schema.computed import Identity, carried, computed_columns
 from lakehouse_source.schema.fields import max_id
 from lakehouse_source.schema.merge import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns
-from lakehouse_source.schema.paths import leaf_paths
+from lakehouse_source.schema.paths import order_paths
 from lakehouse_source.schema.variant_paths import Choice, texts_of
 from lakehouse_source.storage import Storage, StorageLocation, redact_uri
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
@@ -422,7 +422,7 @@ def _stage(
         sort_by=layout.sort_by or (),
         cluster_by=tuple(
             path
-            for path in leaf_paths(layout.cluster_by or (), schema)
+            for path in order_paths(layout.cluster_by or (), schema)
             if path[0] not in properties.partition_by
         ),
         bloom_filter_columns=_with_filters(layout, options.writer, constraints, schema, properties),

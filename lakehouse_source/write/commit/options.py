@@ -23,6 +23,7 @@ from lakehouse_source.properties import COLUMNS, KINDS, Layout
 from lakehouse_source.pruning.keys import can_be_indexed
 from lakehouse_source.schema.fields import field_id, find_field, leaves
 from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.paths import order_leaves
 from lakehouse_source.schema.variant import is_variant
 from lakehouse_source.schema.variant_paths import MOST_PATHS, collide, split, texts_of
 from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
@@ -106,16 +107,13 @@ def fitted(layout: Layout, schema: pa.Schema) -> Layout:
         InvalidOptionError: there is no such column, its values have no order, or it is nested.
     """
     paths = _variant_paths(schema, layout.variant_paths)
+    known = texts_of(schema) if paths is None else paths
     return replace(
         layout,
-        sort_by=_names(schema, layout.sort_by, "sortBy", _can_be_sorted),
-        cluster_by=_paths(schema, layout.cluster_by),
+        sort_by=_names(schema, layout.sort_by, "sortBy", _can_be_sorted, known),
+        cluster_by=_paths(schema, layout.cluster_by, known),
         bloom_filter_columns=_names(
-            schema,
-            layout.bloom_filter_columns,
-            "bloomFilterColumns",
-            can_be_hashed,
-            texts_of(schema) if paths is None else paths,
+            schema, layout.bloom_filter_columns, "bloomFilterColumns", can_be_hashed, known
         ),
         variant_paths=paths,
     )
@@ -126,22 +124,15 @@ def _names(
     given: Sequence[str] | None,
     option: str,
     usable: Callable[[pa.DataType], bool],
-    variant_paths: Sequence[str] = (),
+    variant_paths: Sequence[str],
 ) -> tuple[str, ...] | None:
     if given is None:
         return None
     names: dict[str, None] = {}
     for name in given:
         found = find_field(name, schema)
-        path = _path_in(name, schema) if found is None else None
+        path = None if found is not None else _path_in(name, schema, option, variant_paths)
         if path is not None:
-            if option == "sortBy":
-                raise InvalidOptionError(option=option, value=name, reason=_NO_ORDER)
-            if path not in variant_paths:
-                reason = "is no path that files have. Name it in variant_paths too."
-                raise InvalidOptionError(
-                    option=option, value=name, reason=reason, known=variant_paths
-                )
             names[path] = None
             continue
         if found is None:
@@ -156,23 +147,26 @@ def _names(
     return tuple(names)
 
 
-_NO_ORDER = (
-    "is a path of VARIANT, by which no rows are ordered. Give the table a generated column such as "
-    "id BIGINT GENERATED ALWAYS AS (payload:user.id::bigint), and order by it: files are narrow in "
-    "the path then, too."
-)
+def _path_in(text: str, schema: pa.Schema, option: str, known: Sequence[str]) -> str | None:
+    """A path of VARIANT with its column in the schema's spelling; None: it is no such path.
 
-
-def _path_in(text: str, schema: pa.Schema) -> str | None:
-    """A path of VARIANT with its column in the schema's spelling; None: it is no such path."""
+    Raises:
+        InvalidOptionError: files do not have it as a column.
+    """
     parts = split(text)
     field = None if parts is None else find_field(parts[0], schema)
     if parts is None or field is None or not is_variant(field.type):
         return None
-    return f"{field.name}:{'.'.join(parts[1])}"
+    found = f"{field.name}:{'.'.join(parts[1])}"
+    if found not in known:
+        reason = "is no path that files have. Name it in variant_paths too."
+        raise InvalidOptionError(option=option, value=text, reason=reason, known=known)
+    return found
 
 
-def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | None:
+def _paths(
+    schema: pa.Schema, given: Sequence[str] | None, variant_paths: Sequence[str]
+) -> tuple[str, ...] | None:
     """Clustering columns as dotted paths in the schema's spelling."""
     if given is None:
         return None
@@ -181,8 +175,10 @@ def _paths(schema: pa.Schema, given: Sequence[str] | None) -> tuple[str, ...] | 
     paths: dict[str, None] = {}
     for name in given:
         leaf = known.get(name.lower())
-        if leaf is None and _path_in(name, schema):
-            raise InvalidOptionError(option="clusterBy", value=name, reason=_NO_ORDER)
+        path = None if leaf else _path_in(name, schema, "clusterBy", variant_paths)
+        if path is not None:
+            paths[path] = None
+            continue
         if leaf is None:
             there = find_field(name, schema) is not None or any(
                 ".".join(one.path).lower() == name.lower() for one in every
@@ -237,12 +233,14 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
     A column that the other schema lacks leaves the lists.
     """
     names = {field_id(field): field.name for field in after}
+    texts = texts_of(after)
+    known = {*after.names, *texts}
 
     def now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if given is None:
             return None
         found = (named(name) for name in given)
-        return tuple(name for name in found if name is not None)
+        return tuple(name for name in found if name is not None and name in known)
 
     def named(name: str) -> str | None:
         if name in before.names:
@@ -254,21 +252,17 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
     def paths_now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if given is None:
             return None
-        were = {".".join(leaf.path): leaf.id for leaf in leaves(before)}
-        paths = {leaf.id: ".".join(leaf.path) for leaf in leaves(after)}
-        found = (paths.get(were[path]) for path in given)
+        were = order_leaves(before)
+        paths = {leaf.id: name for name, leaf in order_leaves(after).items()}
+        found = (paths.get(were[path].id) for path in given)
         return tuple(path for path in found if path is not None)
 
-    variant_paths, filters = now(layout.variant_paths), now(layout.bloom_filter_columns)
-    if filters is not None:
-        known = {*after.names, *(texts_of(after) if variant_paths is None else variant_paths)}
-        filters = tuple(name for name in filters if name in known)
     return replace(
         layout,
         sort_by=now(layout.sort_by),
         cluster_by=paths_now(layout.cluster_by),
-        bloom_filter_columns=filters,
-        variant_paths=variant_paths,
+        bloom_filter_columns=now(layout.bloom_filter_columns),
+        variant_paths=None if layout.variant_paths is None else tuple(texts),
     )
 
 
@@ -276,13 +270,14 @@ def check_sort_columns_stay(layout: Layout, before: pa.Schema, after: pa.Schema)
     """Check that a change of the schema drops no column that files are sorted or clustered by."""
     ids = {field_id(field) for field in after}
     for name in layout.sort_by or ():
-        if field_id(before.field(name)) not in ids:
+        column = name if name in before.names else name.partition(":")[0]
+        if field_id(before.field(column)) not in ids:
             raise SchemaMismatchError(
                 column=name,
                 reason="is a column that the files are sorted by and cannot be dropped",
                 hint="Choose other columns first: dataset.set_properties(sort_by=[...]).",
             )
-    paths = {".".join(leaf.path): leaf.id for leaf in leaves(before)}
+    paths = {name: leaf.id for name, leaf in order_leaves(before).items()}
     left = {leaf.id for leaf in leaves(after)}
     for path in layout.cluster_by or ():
         if paths[path] not in left:
