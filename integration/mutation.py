@@ -684,6 +684,11 @@ MUTANTS = [
         "write/commit/key_search.py",
         ("verbs/test_keys.py",),
         (
+            "a file is known by its id alone",
+            "others = {id for id, path in known.items() if records[id].path != path}",
+            "others = set[int]()",
+        ),
+        (
             "a key at the upper bound of a file is not looked for",
             'np.searchsorted(values, upper, "right")',
             'np.searchsorted(values, upper, "left")',
@@ -743,8 +748,18 @@ MUTANTS = [
         ),
         (
             "keys of files that others added are not looked up",
-            "return self._look_ups(reader, snapshot, added, self._keys) if added else []",
+            "return self._look_ups(reader, snapshot, added, self._newer_keys) if added else []",
             "return []",
+        ),
+        (
+            "keys that are looked for are not read",
+            "looked_for = key in self._newer_keys or not self._is_compared(key)",
+            "looked_for = not self._is_compared(key)",
+        ),
+        (
+            "no statement brings a key twice",
+            "return first_repeated([key.join.keys(given)]) is None",
+            "return True",
         ),
         (
             "a row that the commit takes out still has its key",

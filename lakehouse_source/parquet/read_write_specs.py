@@ -107,7 +107,8 @@ class ReadSpec:
     the top-level columns to return, `file_schemas` the schemas that data files
     were written under, by schema version. `verify_checksums`: compare each page that is read
     with its checksum. `verify_files`: first compare each file that is read, and each file of
-    deletion vectors, with its checksum in the catalog.
+    deletion vectors, with its checksum in the catalog. `asks_filters`: look for values in bloom
+    filters first; whoever planned may have done so.
     """
 
     uri: Where
@@ -120,6 +121,7 @@ class ReadSpec:
     unmatched: bool = False
     verify_checksums: bool = False
     verify_files: bool = False
+    asks_filters: bool = True
     # Structs that are read in part: by name, the field with only the requested children.
     narrowed: Mapping[str, pa.Field] = dataclasses.field(default_factory=dict)
 

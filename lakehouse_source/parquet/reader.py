@@ -356,7 +356,7 @@ class _FileReader:
         # Filters are looked up by the columns' positions and types in files of plake.
         if self.foreign or spec.predicate is None or spec.unmatched or not task.filtered:
             return None
-        if not asks_for_values(spec.predicate.root):
+        if not spec.asks_filters or not asks_for_values(spec.predicate.root):
             return None
         return FileFilters(spec.predicate, footer, self.file_schema, file)
 

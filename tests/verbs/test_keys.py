@@ -6,11 +6,13 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +24,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     SchemaMismatchError,
 )
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.parquet.checked_footer import Remembered
 from lakehouse_source.parquet.reader import read_each, read_task
 from lakehouse_source.schema.fields import SPARK_METADATA
@@ -457,6 +460,38 @@ class TestKeys:
         merge = dataset.merge({"k": [8]}, "target.k = source.k").when_matched_delete()
         merge = merge.when_not_matched_by_source_delete("target.k > 690")
         assert merge.execute().rows_deleted == 2
+
+    def test_what_is_known_of_a_file_is_not_taken_for_another_with_its_id(
+        self, tmp_path: Path
+    ) -> None:
+        """Ids of files that were rolled back are given to other files."""
+        lake.write_dataset({"k": [1, 5], "v": [0, 0]}, tmp_path / "t")
+        dataset = lake.open_dataset(tmp_path / "t")
+        dataset.add_constraint("u", "UNIQUE (k)")
+        with dataset._address.open() as catalog, catalog.read() as reader:
+            snapshot = dataset._address.snapshot(catalog, reader)
+            bound = PredicateSet.of("k = 1").bind(snapshot.schema)
+            known = key_search.KeyFiles(reader, snapshot, bound)
+            (file,) = known.files
+            file.values = np.array([1, 5])
+            known.keep()
+            other = replace(file.record, path="other.parquet")
+            for record, values in ((file.record, file.values), (other, None)):
+                (found,) = key_search.KeyFiles(reader, snapshot, bound, [record]).files
+                assert (found.record, found.values) == (record, values)
+
+    @pytest.mark.parametrize("isolation", ["write-serializable", "snapshot"])
+    def test_an_upsert_that_brings_a_key_twice(self, isolation: str, dataset: lake.Dataset) -> None:
+        before = dataset.refresh().version
+        for ids in ([900, 901, 900], [901, 901]):
+            merge = dataset.merge(
+                {"id": ids, "v": ids, "p": ids},
+                "target.id = source.id",
+                isolation=isolation,
+            )
+            with pytest.raises(ConstraintViolationError, match="another row of this commit"):
+                merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        assert dataset.refresh().version == before
 
     def test_convert_adds_no_rows_to_a_dataset_with_a_key(
         self, dataset: lake.Dataset, tmp_path: Path

@@ -25,6 +25,7 @@ from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import begin as base_version
 from lakehouse_source.write.commit import commit as committing
+from lakehouse_source.write.commit import row_changes
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.conflicts import Change
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
@@ -296,26 +297,43 @@ def test_isolation_decides_about_added_rows(
     assert error is None or "may be matched by the condition" in error.reason
 
 
+@pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("mine", MINE)
 def test_added_rows_around_those_of_a_statement_are_no_conflict(
-    mine: str, dataset: lake.Dataset, monkeypatch: pytest.MonkeyPatch
+    mine: str, large: bool, dataset: lake.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bounds of their files hold the keys of the statement; the files are looked into."""
+    """The bounds of their files hold the keys of the statement; the files are looked into.
+
+    First before the lock is taken, then, where the files are large, without the lock again, and at
+    last under it.
+    """
     monkeypatch.setattr(committing, "_TRIES_WITHOUT_LOCK", 1)
-    commit, others = committing._commit_prepared, [(-5, 60), (-6, 61)]  # the last under the lock
+    if large:
+        monkeypatch.setattr(row_changes, "_FEW_BYTES", 0)
+    others = [(-5, 60), (-6, 61), (-7, 62)] if large else [(-5, 60), (-6, 61)]
+    expected = {id: 9 for pair in others for id in pair}
 
-    def later(*arguments: Any) -> Any:
-        if others:
-            table = {"id": [*others.pop()], "v": [9, 9]}
-            monkeypatch.setattr(committing, "_commit_prepared", commit)
-            lake.write_dataset(table, dataset.uri, catalog=dataset._address.catalog)
-            monkeypatch.setattr(committing, "_commit_prepared", later)
-        return commit(*arguments)
+    def later(name: str) -> None:
+        step = getattr(committing, name)
 
-    monkeypatch.setattr(committing, "_commit_prepared", later)
+        def run(*arguments: Any) -> Any:
+            calls.append(name)
+            if others:
+                table = {"id": [*others.pop()], "v": [9, 9]}
+                with monkeypatch.context() as patch:
+                    patch.setattr(committing, "_commit_prepared", commit)
+                    lake.write_dataset(table, dataset.uri, catalog=dataset._address.catalog)
+            return step(*arguments)
+
+        monkeypatch.setattr(committing, name, run)
+
+    commit, calls = committing._commit_prepared, list[str]()
+    later("_looked_ahead")
+    later("_commit_prepared")
     MINE[mine][0](dataset, isolation="serializable")
     assert others == []
-    assert content(dataset) == {**MINE[mine][1](ROWS), **dict.fromkeys((-6, -5, 60, 61), 9)}
+    assert calls.count("_commit_prepared") == 1 + large, "the lock is waited for once"
+    assert content(dataset) == {**MINE[mine][1](ROWS), **expected}
 
 
 @pytest.mark.parametrize(

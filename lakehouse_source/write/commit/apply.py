@@ -51,7 +51,8 @@ from lakehouse_source.write.commit.evolution import (
     schema_to_commit,
     schema_version_of,
 )
-from lakehouse_source.write.commit.options import WriteOptions
+from lakehouse_source.write.commit.key_search import KeySearch
+from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
 from lakehouse_source.write.commit.prerecord import (
     PreparedCommit,
     PrerecordedFiles,
@@ -60,6 +61,7 @@ from lakehouse_source.write.commit.prerecord import (
     removed_from_catalog,
 )
 from lakehouse_source.write.commit.row_changes import (
+    AddedFiles,
     AppliedRows,
     PreparedRows,
     RewriteOutdated,
@@ -82,14 +84,15 @@ KeyCheck: TypeAlias = Callable[
 
 
 def check_newer_commits(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     commit: PreparedCommit,
     record: DatasetRecord,
-    prerecorded: PrerecordedFiles,
+    own: Collection[int] = (),
 ) -> list[TransactionRecord]:
     """Check the commits since the write began; returns these commits.
 
-    `apply_rows`, not this function, checks which rows a statement and other commits changed.
+    `own` are the ids of the commit's own files. `apply_rows`, not this function, checks which rows
+    a statement and other commits changed.
     """
     staged = commit.staged
     if record.current_version == staged.base_version:
@@ -111,7 +114,7 @@ def check_newer_commits(
         if unknown and commit.rows.changes.isolation is Isolation.SERIALIZABLE:
             _check_taken(tx, commit, record, commits)
     if looks_at_added:
-        _check_added(tx, commit, record, prerecorded, commits)
+        _check_added(tx, commit, record, own, commits)
     if replaces or Verdict.CHECK_MINE in verdicts:
         touched = _touched_by_others(tx, commit)
         if touched is not None:
@@ -125,7 +128,7 @@ def _conflict(
     return commit.staged.conflict(record.current_version, collision)
 
 
-def _check_layout(tx: CatalogTransaction, commit: PreparedCommit, record: DatasetRecord) -> None:
+def _check_layout(tx: CatalogReader, commit: PreparedCommit, record: DatasetRecord) -> None:
     """Check that the files have the partition columns and the index of the dataset as it is now."""
     staged = commit.staged
     partition_by = record.properties.partition_by
@@ -159,14 +162,14 @@ def _verdict(commit: PreparedCommit, record: DatasetRecord, newer: TransactionRe
 
 
 def _check_added(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     commit: PreparedCommit,
     record: DatasetRecord,
-    prerecorded: PrerecordedFiles,
+    own: Collection[int],
     commits: Iterable[TransactionRecord],
 ) -> None:
     """Check that no file that others added can hold a row that this write replaces."""
-    added = _added_since(tx, record, commit.staged.base_version, commits, prerecorded.file_ids)
+    added = _added_since(tx, record, commit.staged.base_version, commits, own)
     if commit.rows is None:
         touched = _first_replaced(tx, record, commit, added)
     else:
@@ -178,7 +181,7 @@ def _check_added(
 
 
 def _first_matched(
-    tx: CatalogTransaction, commit: PreparedCommit, rows: PreparedRows, files: Sequence[FileRecord]
+    tx: CatalogReader, commit: PreparedCommit, rows: PreparedRows, files: Sequence[FileRecord]
 ) -> FileRecord | None:
     """The first of some files with a row that satisfies the condition of a statement.
 
@@ -191,25 +194,41 @@ def _first_matched(
         return None
     snapshot = open_snapshot(tx, staged.key, staged.uri, "")
     condition = rows.changes.condition or PredicateSet.of(None)
+    storage = Storage(staged.spec.uri)
+    search = None
     try:
-        found = plan(
-            tx, snapshot, read_uri=staged.spec.uri, predicates=condition, columns=(), files=files
-        )
+        if rows.changes.keys is not None:
+            search = KeySearch.of(rows.changes.keys, snapshot.schema)
+        if search is not None:
+            of_base = replace(snapshot, history=rows.history)
+            bound = condition.bind(snapshot.schema)
+            added = AddedFiles.with_keys(tx, of_base, bound, files, search, storage)
+        else:
+            found = plan(
+                tx,
+                snapshot,
+                read_uri=staged.spec.uri,
+                predicates=condition,
+                columns=(),
+                files=files,
+            )
+            added = AddedFiles(found.spec, found.tasks)
     except InvalidPredicateError:
         return files[0]  # another commit renamed or dropped a column of the condition
-    unread = [task for task in found.tasks if task.path not in rows.looked_into and task.filtered]
-    if unread and len(unread) == len(found.tasks):
-        needed = StorageNeeded(added=replace(found, tasks=tuple(unread)))
-        if not rows.under_lock:
+    tasks = added.tasks
+    unread = [task for task in tasks if task.path not in rows.looked_into and task.filtered]
+    if unread and len(unread) == len(tasks):
+        needed = StorageNeeded(added=replace(added, tasks=tuple(unread)))
+        if not rows.may_use(storage, needed):
             raise needed
-        rows = with_storage(rows, needed, staged.write_id, Storage(staged.spec.uri))
+        rows = with_storage(rows, needed, staged.write_id, storage)
         return _first_matched(tx, commit, rows, files)
-    paths = {task.path for task in found.tasks}
+    paths = {task.path for task in tasks}
     return next((file for file in files if file.path in paths), None)
 
 
 def _check_taken(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     commit: PreparedCommit,
     record: DatasetRecord,
     commits: Iterable[TransactionRecord],
@@ -226,7 +245,7 @@ def _check_taken(
 
 
 def _first_replaced(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     record: DatasetRecord,
     commit: PreparedCommit,
     added: Sequence[FileRecord],
@@ -244,7 +263,7 @@ def _first_replaced(
 
 
 def _first_match(
-    tx: CatalogTransaction, key: str, uri: str, condition: PredicateSet, files: Sequence[FileRecord]
+    tx: CatalogReader, key: str, uri: str, condition: PredicateSet, files: Sequence[FileRecord]
 ) -> FileRecord | None:
     """The first of some files that may hold a row of a condition."""
     snapshot = open_snapshot(tx, key, uri, "")
@@ -257,7 +276,7 @@ def _first_match(
 
 
 def _added_since(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     record: DatasetRecord,
     base: int,
     commits: Iterable[TransactionRecord],
@@ -275,7 +294,7 @@ def _added_since(
     ]
 
 
-def _changed_since(tx: CatalogTransaction, record: DatasetRecord, base: int) -> list[FileRecord]:
+def _changed_since(tx: CatalogReader, record: DatasetRecord, base: int) -> list[FileRecord]:
     """The files of a version of which others took rows since."""
     files = {file.id: file for file in tx.files(record.id, base)}
     live = tx.live_among(list(files))
@@ -309,7 +328,7 @@ def check_read(tx: CatalogTransaction, read: Read) -> Collision | None:
 
 
 def in_partitions_of(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     commit: PreparedCommit,
     record: DatasetRecord,
     files: Iterable[FileRecord],
@@ -322,7 +341,7 @@ def in_partitions_of(
     return [file for file in files if texts(file) in mine]
 
 
-def _touched_by_others(tx: CatalogTransaction, commit: PreparedCommit) -> Collision | None:
+def _touched_by_others(tx: CatalogReader, commit: PreparedCommit) -> Collision | None:
     """Why a rewrite would undo another commit, which removed a rewritten file or rows of it."""
     paths = {file.id: file.path for file in commit.rewritten}
     gone = paths.keys() - tx.live_among(list(paths))
@@ -474,7 +493,7 @@ def apply_commit(
         tx.names.give(options.register_as, record.id)
     if options.managed and record.current_version == 0:
         tx.set_managed(record.id)
-    newer = check_newer_commits(tx, commit, record, prerecorded)
+    newer = check_newer_commits(tx, commit, record, prerecorded.file_ids)
     reach("conflicts checked")
     version = record.current_version + 1
     known = prerecorded.current
@@ -653,8 +672,32 @@ def _schema_to_commit(
     return before
 
 
+def look_ahead(reader: CatalogReader, commit: PreparedCommit) -> None:
+    """Check a statement against the commits that came first, before the lock is taken.
+
+    What is not yet known of these commits is found while no other commit waits.
+
+    Raises:
+        StorageNeeded, RewriteOutdated, CommitConflictError: as the commit itself would.
+    """
+    staged = commit.staged
+    record = reader.dataset(staged.key)
+    if record is None or record.id != staged.dataset_id:
+        return  # the commit tells
+    if record.current_version <= staged.base_version or is_committed(reader, record, staged):
+        return
+    _apply_rows(reader, record, commit, check_newer_commits(reader, commit, record))
+
+
+def is_committed(reader: CatalogReader, record: DatasetRecord, staged: StagedWrite) -> bool:
+    """Tell whether the write, or what it repeats, was committed: the commit finds it then."""
+    if reader.transaction_by_write_id(staged.write_id) is not None:
+        return True
+    return committed_before(reader, record, staged.options) is not None
+
+
 def _apply_rows(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     record: DatasetRecord,
     commit: PreparedCommit,
     newer: Sequence[TransactionRecord],
@@ -667,7 +710,7 @@ def _apply_rows(
         try:
             return apply_rows(tx, rows, staged.base_version, newer, storage)
         except StorageNeeded as needed:
-            if not rows.under_lock:
+            if not rows.may_use(storage, needed):
                 raise
             rows = with_storage(rows, needed, staged.write_id, storage)
         except RowConflict as error:

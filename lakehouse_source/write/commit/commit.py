@@ -30,7 +30,7 @@ from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import begin
-from lakehouse_source.write.commit.apply import apply_commit
+from lakehouse_source.write.commit.apply import apply_commit, look_ahead
 from lakehouse_source.write.commit.keys import KeysOutdated, NewKeys, new_keys
 from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.prerecord import PreparedCommit, prepare_files, prerecord_files
@@ -84,6 +84,7 @@ def _commit_rows(
         try:
             prepared = prepare_rows(catalog, staged, files, rows, written)
             keys = _checked_keys(catalog, prepared, len(files))
+            prepared = _looked_ahead(catalog, prepared)
             result = _commit_prepared_rows(catalog, prepared, keys)
         except RewriteOutdated:
             # Another commit changed a row of a file whose other rows were rewritten to save space.
@@ -91,6 +92,7 @@ def _commit_rows(
             _delete(staged, written)
             written.clear()
             prepared = prepare_rows(catalog, staged, files, rows, written, rewrite=False)
+            prepared = _looked_ahead(catalog, prepared)
             result = _commit_prepared_rows(catalog, prepared, keys)
     except BaseException as failure:
         abort(catalog, staged, (*files, *written), failure=failure)
@@ -99,6 +101,26 @@ def _commit_rows(
         report_skipped(staged, result.version)
         abort(catalog, staged, (*files, *written))
     return result
+
+
+def _looked_ahead(catalog: Catalog, prepared: PreparedCommit) -> PreparedCommit:
+    """The commit with what it has to know of the commits that came first.
+
+    They are looked at again under the lock, where few are left to look at.
+    """
+    rows = prepared.rows
+    if isinstance(catalog, TransactionCatalog) or rows is None:
+        return prepared
+    storage = Storage(prepared.staged.spec.uri)
+    for _ in range(_TRIES_WITHOUT_LOCK):
+        try:
+            with catalog.read() as reader:
+                look_ahead(reader, replace(prepared, rows=rows))
+            break
+        except StorageNeeded as needed:
+            rows = with_storage(rows, needed, prepared.staged.write_id, storage)
+    reach("looked ahead")
+    return replace(prepared, rows=replace(rows, quickly=True))
 
 
 def _commit_prepared_rows(

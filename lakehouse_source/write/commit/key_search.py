@@ -84,17 +84,35 @@ _KEPT: Remembered[tuple[object, ...], Mapping[int, KeyFile]] = Remembered(_KEPT_
 
 
 class KeyFiles:
-    """The files of a snapshot that may hold rows of a condition, as the catalog's index tells."""
+    """The files of a snapshot that may hold rows of a condition, as the catalog's index tells.
 
-    def __init__(self, reader: CatalogReader, snapshot: Snapshot, bound: BoundPredicate) -> None:
+    With `given`, these files alone: files of a transaction that writes, too, because a file is
+    known by its path.
+    """
+
+    def __init__(
+        self,
+        reader: CatalogReader,
+        snapshot: Snapshot,
+        bound: BoundPredicate,
+        given: Sequence[FileRecord] | None = None,
+    ) -> None:
         self._key = snapshot.history, snapshot.schema_version, *bound.column_ids
         self._known = {} if snapshot.history is None else _KEPT.get(self._key) or {}
-        narrowed = None if bound.always_true else search(bound, snapshot.indexed)
-        never = bound.never_true
-        ids = [] if never else reader.file_ids(snapshot.dataset.id, snapshot.version, narrowed)
-        new = [id for id in ids if id not in self._known]
+        if given is not None:
+            ids = [file.id for file in given]
+        elif bound.never_true:
+            ids = []
+        else:
+            narrowed = None if bound.always_true else search(bound, snapshot.indexed)
+            ids = reader.file_ids(snapshot.dataset.id, snapshot.version, narrowed)
+        records = {file.id: file for file in given or ()}
+        known = {id: self._known[id].record.path for id in records.keys() & self._known.keys()}
+        others = {id for id, path in known.items() if records[id].path != path}
+        new = [id for id in ids if id not in self._known or id in others]
         for start in range(0, len(new), RECORDS_OF_FILES):
-            some = reader.files_by_id(new[start : start + RECORDS_OF_FILES])
+            part = new[start : start + RECORDS_OF_FILES]
+            some = [records[id] for id in part] if records else reader.files_by_id(part)
             found = files_with_bounds(reader, snapshot, bound, some)
             self._known = {**self._known, **{file.record.id: file for file in found}}
         self.files = [self._known[id] for id in ids]
@@ -197,6 +215,16 @@ class KeySearch:
         """The same, without the keys that a file has not, as its keys or its filters tell."""
         known = self.among([one for one in files if one[0].values is not None])
         return [*known, *self._by_filters(storage, files, schemas)]
+
+    def among_known(
+        self, storage: Storage, files: Sequence[KeyFile], schemas: Mapping[int, pa.Schema]
+    ) -> list[KeyFile]:
+        """The files that may have a key as far as this process knows; none is opened."""
+        may = self.within(files)
+        known = [one for one in may if one[0].filters or one[0].values is not None]
+        left = {file.record.id for file, _ in self.left(storage, known, schemas)}
+        left.update(file.record.id for file, _ in may if not file.filters and file.values is None)
+        return [file for file, _ in may if file.record.id in left]
 
     def remember(self, file: KeyFile, keys: Sequence[pa.Array]) -> None:
         """Remember all keys of a file."""

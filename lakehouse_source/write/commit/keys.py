@@ -44,7 +44,7 @@ from lakehouse_source.schema.fields import (
     with_metadata_columns,
 )
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit.apply import committed_before
+from lakehouse_source.write.commit.apply import is_committed
 from lakehouse_source.write.commit.begin import base_snapshot
 from lakehouse_source.write.commit.conflicts import (
     FORGOTTEN,
@@ -52,6 +52,7 @@ from lakehouse_source.write.commit.conflicts import (
     Change,
     change_of,
     changes_rows,
+    checks_added,
 )
 from lakehouse_source.write.commit.key_search import (
     ANY_PLACE,
@@ -62,7 +63,6 @@ from lakehouse_source.write.commit.key_search import (
     KeySearch,
     files_with_bounds,
 )
-from lakehouse_source.write.commit.options import StagedWrite
 from lakehouse_source.write.commit.prerecord import PreparedCommit
 from lakehouse_source.write.commit.repeated_keys import (
     ROW,
@@ -212,9 +212,16 @@ class NewKeys:
         self._staged = staged
         self._storage = Storage(staged.spec.uri)
         self._keys = [_Key(one, staged.spec, new) for one in constraints]
+        # Those that are compared with what others commit meanwhile.
+        self._newer_keys = self._keys
         # Rows of the dataset that the commit takes out: by position, condition or partition.
         self._touched = {} if commit.rows is None else commit.rows.changes.touched
         self._compared = set() if commit.rows is None else {*commit.rows.changes.compared}
+        changes = None if commit.rows is None else commit.rows.changes
+        self._given = None if changes is None else changes.keys
+        if changes is not None and checks_added(staged.options.change, changes.isolation):
+            # A row of others with one of these keys satisfies the condition of the statement.
+            self._newer_keys = [one for one in self._keys if not self._is_compared(one)]
         self._condition = staged.options.overwrite_where
         self._partitions: set[tuple[str | None, ...]] = set()
         if staged.options.dynamic_partitions:
@@ -230,9 +237,12 @@ class NewKeys:
             ConstraintViolationError: two rows have one key.
         """
         for key in self._keys:
-            key.check_alone()
+            # Keys that are looked for in the dataset have to be read.
+            looked_for = key in self._newer_keys or not self._is_compared(key)
+            if looked_for or not self._differ(key):
+                key.check_alone()
         staged = self._staged
-        left = [one for one in self._keys if self._compared != {*one.constraint.unique}]
+        left = [one for one in self._keys if not self._is_compared(one)]
         if staged.options.change is Change.OVERWRITE or staged.base_version == 0 or not left:
             return
         while True:
@@ -242,13 +252,27 @@ class NewKeys:
                 else:  # what the commit takes out is known of this version
                     snapshot = base_snapshot(reader, staged)
                 found = self._look_ups(reader, snapshot, None, left)
-                if found and _is_committed(reader, staged.key, staged):
+                if found and is_committed(reader, snapshot.dataset, staged):
                     return
             if not [one for one in found if one.key.read()]:
                 break
         for one in found:
             self._compare(one, None)
         self._seen = snapshot.seen
+
+    def _is_compared(self, key: _Key) -> bool:
+        """Tell whether the statement found each row with one of the keys, and replaces it."""
+        return self._compared == {*key.constraint.unique}
+
+    def _differ(self, key: _Key) -> bool:
+        """Tell whether the statement brought rows whose keys all differ.
+
+        Where the keys are compared, each new row has that of another of them.
+        """
+        given = self._given
+        if given is None or given.column_names != [*key.constraint.unique]:
+            return False
+        return first_repeated([key.join.keys(given)]) is None
 
     def under_lock(self) -> NewKeys:
         """The same keys, for which others' files are always read under the lock."""
@@ -289,9 +313,9 @@ class NewKeys:
         for key in self._keys:
             key.read()
         with catalog.read() as reader:
-            if _is_committed(reader, staged.key, staged):
-                return
             snapshot = open_snapshot(reader, staged.key, staged.uri, "")
+            if is_committed(reader, snapshot.dataset, staged):
+                return
             since = reader.all_since(snapshot.dataset, self._seen.version)
             if since is None:
                 raise staged.conflict(snapshot.version, FORGOTTEN)
@@ -309,12 +333,12 @@ class NewKeys:
     ) -> list[_LookUp]:
         """Where rows that others committed may have one of the keys."""
         changes = [change_of(one.operation) for one in since]
-        if not any(one is None or changes_rows(one) for one in changes):
+        if not self._newer_keys or not any(one is None or changes_rows(one) for one in changes):
             return []
         snapshot = open_snapshot(reader, self._staged.key, self._staged.uri, "")
         if any(one.operation == "restore" for one in since) or None in changes:
             # Rows returned that were gone.
-            return self._look_ups(reader, snapshot, None, self._keys)
+            return self._look_ups(reader, snapshot, None, self._newer_keys)
         # A rewrite adds no row: its rows are in files that were compared, or in other added files.
         moved = {one.version for one, did in zip(since, changes) if did is Change.REWRITE}
         added = [
@@ -322,7 +346,7 @@ class NewKeys:
             for file in reader.files_added_since(record.id, self._seen.version)
             if file.id not in own and file.version not in moved
         ]
-        return self._look_ups(reader, snapshot, added, self._keys) if added else []
+        return self._look_ups(reader, snapshot, added, self._newer_keys) if added else []
 
     def _look_ups(
         self,
@@ -500,14 +524,6 @@ def _at_once(
         return iter(())
     width = min(len(reads), max(2, pa.cpu_count()))
     return in_order(reads, open_stream, width=width, buffer_bytes=READ_BUFFER_BYTES)
-
-
-def _is_committed(reader: CatalogReader, key: str, staged: StagedWrite) -> bool:
-    """Tell whether the write, or what it repeats, was committed: the commit finds it then."""
-    if reader.transaction_by_write_id(staged.write_id) is not None:
-        return True
-    record = reader.dataset(key)
-    return record is not None and committed_before(reader, record, staged.options) is not None
 
 
 def new_keys(commit: PreparedCommit, files: int) -> NewKeys | None:

@@ -424,7 +424,14 @@ def prepare_rows(
         # One file holds all of them. `abort` has to know it.
         written.append(FileMetadata(vector.path, 0, vector.size_bytes, pa.schema([]), ()))
     positions = {one.file.id: one.after for one in changes if one.file.id in stay}
-    prepared = PreparedRows(rows, tuple(changes), vectors, positions, read_files=tuple(read_files))
+    prepared = PreparedRows(
+        rows,
+        tuple(changes),
+        vectors,
+        positions,
+        read_files=tuple(read_files),
+        history=snapshot.history,
+    )
     return prepare_files(staged, (*files, *moved), (), {}, prepared)
 
 

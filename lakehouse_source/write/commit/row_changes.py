@@ -9,24 +9,40 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
+
 from lakehouse_source.catalog.sql.reader import CatalogReader
-from lakehouse_source.catalog.sql.writer import CatalogTransaction
 from lakehouse_source.deletion import Positions, PuffinFile
 from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.failpoints import reach
-from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import DeletionVector, FileMetadata, FileRecord, TransactionRecord
+from lakehouse_source.language import BoundPredicate, PredicateSet
+from lakehouse_source.model import (
+    DeletionVector,
+    FileMetadata,
+    FileRecord,
+    ScanTask,
+    TransactionRecord,
+)
 from lakehouse_source.parquet.names import vector_file_name
 from lakehouse_source.parquet.open_file import deleted_rows
+from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
-from lakehouse_source.read.plan import ScanPlan
+from lakehouse_source.read.snapshot import History, Snapshot
 from lakehouse_source.storage import Storage, split_shared
 from lakehouse_source.write.commit.conflicts import Change, Collision, Isolation, change_of
+from lakehouse_source.write.commit.key_search import KeyFiles, KeySearch
 
 # The catalog keeps a copy of smaller blobs, which travel with scan tasks.
 SMALL_BLOB_BYTES = 4096
+# So many local files of together so many bytes are read under the lock of the dataset, and vectors
+# of so many rows are written. It takes less time than to begin the transaction again and to wait
+# for the lock once more.
+_FEW_FILES = 16
+_FEW_BYTES = 256 * 1024
+_FEW_POSITIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +94,8 @@ class RowChanges:
     leaves alone but that other commits must not have changed; None: they are unknown. `assigned`
     are the columns in which rows differ from those that they replace; None: any, or rows are new.
     Where `compared` names columns, a row of the base version with the values that a new row has in
-    all of them is replaced by it.
+    all of them is replaced by it. `keys` are keys of the dataset: each row that satisfies
+    `condition` has one of them; None: this is not known.
     """
 
     touched: Mapping[str, TouchedRows]
@@ -89,6 +106,7 @@ class RowChanges:
     read: Mapping[str, Positions] | None = field(default_factory=dict)
     assigned: frozenset[str] | None = None
     compared: frozenset[str] = frozenset()
+    keys: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +135,10 @@ class PreparedRows:
     `read_files` are the files of `RowChanges.read`; their read rows stand as updated ones.
     `vectors` are the vectors of the files that stay, by file id, and `positions` the rows that
     these vectors delete. `read` are vectors of other commits that were read from storage.
-    `under_lock`: storage may be used under the lock of the dataset. `looked_into` has files that
-    others added, by path, and whether one of their rows satisfies the condition of the statement.
+    `under_lock`: storage may be used under the lock of the dataset; `quickly`: for what takes less
+    time than to wait for the lock again. `looked_into` has files that others added, by path, and
+    whether one of their rows satisfies the condition of the statement. `history` is that of the
+    base version, under which what is known of files is kept.
     """
 
     changes: RowChanges
@@ -127,8 +147,14 @@ class PreparedRows:
     positions: Mapping[int, Positions] = field(default_factory=dict)
     read: Mapping[DeletionVector, Positions] = field(default_factory=dict)
     under_lock: bool = False
+    quickly: bool = False
     read_files: tuple[FileChange, ...] = ()
     looked_into: Mapping[str, bool] = field(default_factory=dict)
+    history: History | None = None
+
+    def may_use(self, storage: Storage, needed: StorageNeeded) -> bool:
+        """Tell whether what is needed is done within the transaction."""
+        return self.under_lock or (self.quickly and needed.is_quick(storage))
 
 
 def find_changes(
@@ -245,6 +271,67 @@ class RewriteOutdated(Exception):
     """A rewritten file has another vector now, or another schema is in force."""
 
 
+@dataclass(frozen=True, slots=True)
+class AddedFiles:
+    """Files of other commits: whether one of their rows satisfies the condition of a statement.
+
+    `search` has the keys of which each such row has one, and `files` has the files with what this
+    process knows of their keys.
+    """
+
+    spec: ReadSpec
+    tasks: tuple[ScanTask, ...]
+    search: KeySearch | None = None
+    files: KeyFiles | None = None
+
+    @classmethod
+    def with_keys(
+        cls,
+        reader: CatalogReader,
+        snapshot: Snapshot,
+        bound: BoundPredicate,
+        files: Sequence[FileRecord],
+        search: KeySearch,
+        storage: Storage,
+    ) -> AddedFiles:
+        """Those of some files that may have a key. No storage is read."""
+        known = KeyFiles(reader, snapshot, bound, files)
+        may = search.among_known(storage, known.files, snapshot.file_schemas)
+        texts, vectors = snapshot.partition_texts(), dict[int, DeletionVector]()
+        if snapshot.has_vectors and may:
+            vectors = reader.vectors([file.record.id for file in may], snapshot.version)
+        spec = ReadSpec(
+            uri=storage.location,
+            schema=snapshot.schema,
+            columns=(),
+            partition_by=snapshot.partition_by,
+            file_schemas=snapshot.file_schemas,
+            predicate=None if bound.always_true else bound,
+        )
+        records = [file.record for file in may]
+        tasks = (ScanTask.whole(one, texts(one), vectors.get(one.id), True) for one in records)
+        return cls(spec, tuple(tasks), search, known)
+
+    def look_into(self, storage: Storage) -> dict[str, bool]:
+        """For each file by path, whether it has such a row."""
+        spec, tasks = self.spec, self.tasks
+        found = {task.path: False for task in tasks}
+        if self.search is not None and self.files is not None:
+            mine = [file for file in self.files.files if file.record.path in found]
+            with suppress(StorageError):  # of a file that is read below
+                left = self.search.left(storage, self.search.within(mine), spec.file_schemas)
+                paths = {file.record.path for file, _ in left}
+                tasks = tuple(task for task in tasks if task.path in paths)
+            self.files.keep()
+            spec = replace(spec, asks_filters=False)
+        for task in tasks:
+            try:
+                found[task.path] = any(True for _ in read_task(spec, task, storage))
+            except StorageError:  # a vacuum has deleted it: any row may have been in it
+                found[task.path] = True
+        return found
+
+
 @dataclass(eq=False)
 class StorageNeeded(Exception):
     """Vectors of other commits are not read yet, or merged vectors (by file id) not written yet.
@@ -254,7 +341,19 @@ class StorageNeeded(Exception):
 
     unread: Sequence[tuple[FileRecord, DeletionVector]] = ()
     unwritten: Mapping[int, tuple[FileRecord, Positions]] = field(default_factory=dict)
-    added: ScanPlan | None = None
+    added: AddedFiles | None = None
+
+    def is_quick(self, storage: Storage) -> bool:
+        """Tell whether the lock of the dataset may be held meanwhile.
+
+        Vectors that are not in the catalog are large.
+        """
+        if self.unread or not storage.is_local:
+            return False
+        if self.added is None:
+            return sum(len(rows) for _, rows in self.unwritten.values()) <= _FEW_POSITIONS
+        sizes = [task.size_bytes for task in self.added.tasks]
+        return len(sizes) <= _FEW_FILES and sum(sizes) <= _FEW_BYTES
 
 
 def with_storage(
@@ -262,12 +361,7 @@ def with_storage(
 ) -> PreparedRows:
     """Read and write the vectors that are needed to apply the changes, and look into files."""
     if needed.added is not None:
-        found = {}
-        for task in needed.added.tasks:
-            try:
-                found[task.path] = any(True for _ in read_task(needed.added.spec, task, storage))
-            except StorageError:  # a vacuum has deleted it: any row may have been in it
-                found[task.path] = True
+        found = needed.added.look_into(storage)
         return replace(prepared, looked_into={**prepared.looked_into, **found})
     read = {
         vector: deleted_rows(vector, file.path, file.row_count, storage)
@@ -284,7 +378,7 @@ def with_storage(
 
 
 def apply_rows(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     prepared: PreparedRows,
     base_version: int,
     newer: Sequence[TransactionRecord],
@@ -338,7 +432,7 @@ def apply_rows(
 
 
 def _merged(
-    tx: CatalogTransaction,
+    tx: CatalogReader,
     prepared: PreparedRows,
     base_version: int,
     newer: Sequence[TransactionRecord],
@@ -384,7 +478,7 @@ def _merged(
 
 
 def _vectors_since(
-    tx: CatalogTransaction, files: Sequence[FileChange], base_version: int
+    tx: CatalogReader, files: Sequence[FileChange], base_version: int
 ) -> VectorsSince:
     """The vectors that other commits gave to files since a version, by file id."""
     ids = [one.file.id for one in files]

@@ -220,6 +220,7 @@ def merge_rows(
         condition=merge.of_interest(statement.isolation),
         read=merge.read,
         compared=merge.compared(request),
+        keys=merge.keys,
     )
 
 
@@ -253,6 +254,7 @@ class _Merge:
         self.source: SourceRows = self.condition.prepare(request.source)
         self.may_match = may_match(self.condition, self.source, self.stored, scope, names)
         self.matched = _Marks(request.source.num_rows)
+        self.keys = self._keys()
 
     def _bound(self, kind: Kind, request: MergeRequest) -> list[BoundClause]:
         names = self.names
@@ -333,7 +335,7 @@ class _Merge:
             or (self.clauses[Kind.NOT_MATCHED] and self.source.table.num_rows)
         ):
             where, columns = self._to_read()
-            for found in self.statement.rows(where, columns, self._keys()):
+            for found in self.statement.rows(where, columns, self.keys):
                 for table in self._of_target(found):
                     yield from table.to_batches()
         for table in self._inserted():

@@ -219,7 +219,8 @@ class RowStatement:
                 files=files,
             )
         self._file_ids |= {task.path: task.place.id for task in found.tasks if task.place}
-        return found.spec, found.tasks, (position.name, row.name)
+        spec = found.spec if files is None else replace(found.spec, asks_filters=False)
+        return spec, found.tasks, (position.name, row.name)
 
     def _files_of(self, where: PredicateSet, keys: pa.Table) -> list[FileRecord] | None:
         """The files that may have one of the keys; None: all that may have rows of the condition.
@@ -283,17 +284,17 @@ class RowStatement:
         inserted: int = 0,
         condition: PredicateSet | None = None,
         read: Mapping[str, Positions] | None = None,
-        **keys: frozenset[str],
+        **known: Any,
     ) -> ChangeResult:
         """Commit the statement, or give it up where it changes nothing.
 
-        `keys` are `RowChanges.assigned` and `compared`.
+        `known` are `RowChanges.assigned`, `compared` and `keys`.
         """
         if not touched and not self.files:
             self.give_up(None)
             return self._repeated() or ChangeResult(self.staged.base_version)
         changes = RowChanges(
-            touched, inserted, condition, self.isolation, self._file_ids, read or {}, **keys
+            touched, inserted, condition, self.isolation, self._file_ids, read or {}, **known
         )
         result = commit(self.catalog, self.staged, self.files, changes)
         compact_after(self.catalog, self.staged, result)
