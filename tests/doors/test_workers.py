@@ -67,6 +67,10 @@ def test_tasks_import_what_files_need_and_no_catalog(tmp_path: Path) -> None:
     reader = source.reader(source.schema())
     reading = rooms(READ, (reader, source, reader.partitions()), tmp_path)
     assert reading <= FILES
+    stream = source.streamReader(source.schema())
+    end = stream.latestOffset(stream.initialOffset())
+    partitions = stream.partitions(stream.initialOffset(), end)
+    assert rooms(READ, (stream, source, partitions), tmp_path) <= FILES
     writer = PlakeDataSource({"path": path}).writer(
         StructType([StructField("id", LongType())]), overwrite=False
     )

@@ -22,8 +22,6 @@ from pyspark.sql.types import StructType
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.model import ScanTask
-from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.changes import AppendedFiles, identity_of, starting_position
 from lakehouse_source.read.feed import FEED_COLUMNS, Feed, feed_schema
@@ -34,8 +32,8 @@ from lakehouse_source.schema.fields import ROW, with_metadata_columns
 from lakehouse_source.spark.protocol.vocabulary import Changes
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
 from lakehouse_source.spark.reading.moments import moment_of
-from lakehouse_source.spark.reading.packing import ScanPartition, decoded_share, pack
-from lakehouse_source.spark.reading.task_read import TaskReader
+from lakehouse_source.spark.reading.packing import decoded_share, pack
+from lakehouse_source.spark.reading.task_read import StreamPartition, StreamTaskReader
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,
@@ -174,19 +172,14 @@ def stream_request(
 
 
 @dataclass(frozen=True)
-class StreamPartition(InputPartition):
-    """The scan tasks of one Spark partition, and how to read them."""
-
-    spec: ReadSpec
-    tasks: tuple[ScanTask, ...]
-
-
-@dataclass(frozen=True)
 class ChangesPartition(InputPartition):
     """Parts of a feed for one Spark partition. `feed` has no other parts."""
 
     feed: Feed
     parts: tuple[Changed, ...]
+
+    def batches(self, schema: StructType) -> Iterator[pa.RecordBatch]:
+        return changed_batches(self.feed, self.parts, schema, ())
 
 
 @dataclass
@@ -378,25 +371,3 @@ class PlakeStreamReader(*_Bases):  # type: ignore[misc]
 
     def stop(self) -> None:
         self._address = None
-
-
-class StreamTaskReader(DataSourceStreamReader):
-    """Runs on executors. Reads the tasks of a partition as batches of exactly Spark's schema."""
-
-    def __init__(self, schema: StructType) -> None:
-        self.schema = schema
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        if isinstance(partition, ChangesPartition):
-            return changed_batches(partition.feed, partition.parts, self.schema, ())
-        # If there is nothing to read, Spark may make a partition of its own, without tasks.
-        if not isinstance(partition, StreamPartition):
-            return iter(())
-        reader = TaskReader(partition.spec, self.schema, False, None, ())
-        return reader.read(ScanPartition(partition.tasks))
-
-    def initialOffset(self) -> dict[str, Any]:
-        raise AssertionError("the reader on the driver knows the offsets")
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        raise AssertionError("the reader on the driver knows the partitions")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from lakehouse_source.model import ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.schema.align import align, by_name
@@ -127,3 +130,36 @@ def _placeholder(field: pa.Field, size: int) -> pa.Array:
         return pa.nulls(size, field.type)
     zeros = pa.py_buffer(bytes(-(-size * field.type.bit_width // 8)))
     return pa.Array.from_buffers(field.type, size, [None, zeros])
+
+
+# --- Streams. Their tasks need nothing of a catalog, so it is not imported for them.
+
+
+@dataclass(frozen=True)
+class StreamPartition(InputPartition):
+    """The scan tasks of one Spark partition, and how to read them."""
+
+    spec: ReadSpec
+    tasks: tuple[ScanTask, ...]
+
+    def batches(self, schema: StructType) -> Iterator[pa.RecordBatch]:
+        reader = TaskReader(self.spec, schema, False, None, ())
+        return reader.read(ScanPartition(self.tasks))
+
+
+class StreamTaskReader(DataSourceStreamReader):
+    """Runs on executors. Reads a partition of a stream as batches of exactly Spark's schema."""
+
+    def __init__(self, schema: StructType) -> None:
+        self.schema = schema
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        # If there is nothing to read, Spark may make a partition of its own, without tasks.
+        batches = getattr(partition, "batches", None)
+        return iter(()) if batches is None else batches(self.schema)
+
+    def initialOffset(self) -> dict[str, Any]:
+        raise AssertionError("the reader on the driver knows the offsets")
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise AssertionError("the reader on the driver knows the partitions")

@@ -28,9 +28,11 @@ _NEEDED = {
         "lakehouse_source.spark.writing.row_change_write",
     ),
     "pyspark.sql.worker.python_streaming_sink_runner": (
+        "lakehouse_source.spark.writing.on_driver",
         "lakehouse_source.spark.writing.row_change_write",
     ),
     "pyspark.worker": (
+        "pyspark.sql.worker.plan_data_source_read",  # has the function that reads
         "lakehouse_source.spark.reading.task_read",
         "lakehouse_source.spark.writing.row_change_write",
         "lakehouse_source.parquet.writer",
