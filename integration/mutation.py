@@ -1661,7 +1661,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "schema/name_mapping.py",
+        "schema/paths.py",
         ADDED,
         (
             "types that only some values fit are taken",

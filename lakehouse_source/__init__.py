@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from lakehouse_source.parquet.prune import FilePruning, prune_file
     from lakehouse_source.read.feed import Changes
     from lakehouse_source.read.scan import Scan
-    from lakehouse_source.schema.computed import Identity
+    from lakehouse_source.schema.defaults import Identity
     from lakehouse_source.schema.variant import variant
     from lakehouse_source.upkeep.run import maintain
     from lakehouse_source.write.statements.merge_builder import MergeBuilder
@@ -162,7 +162,7 @@ _HOME = {
     **dict.fromkeys(("FilePruning", "prune_file"), "parquet.prune"),
     "Changes": "read.feed",
     "Scan": "read.scan",
-    "Identity": "schema.computed",
+    "Identity": "schema.defaults",
     "variant": "schema.variant",
     **dict.fromkeys(("Transaction", "transaction"), "functions"),
     "MergeBuilder": "write.statements.merge_builder",

@@ -35,7 +35,7 @@ from lakehouse_source.errors import (
 )
 from lakehouse_source.read.address import Address, PathLike, new_location
 from lakehouse_source.read.snapshot import existing
-from lakehouse_source.schema.computed import Identity, declared
+from lakehouse_source.schema.defaults import Identity, declared
 from lakehouse_source.storage import StorageLocation, split_branch
 
 if TYPE_CHECKING:

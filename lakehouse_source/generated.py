@@ -3,12 +3,17 @@
 Rows that are written go through `completed`, in the process that writes their file. A value that
 data lacks, or has as NULL, is computed. Rows in files of others are looked for by `broken`, like
 those that break a constraint. Wall clocks and dates are read in UTC, whoever writes.
+
+Defaults of columns that are expressions are what rows get that a write has no value for.
+`current_timestamp()` and the like are evaluated once, when the write begins, so that all its rows
+have one value, as SQL says. Functions with another value in each row are refused, as in Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +28,6 @@ from lakehouse_source.errors import (
 from lakehouse_source.language import (
     BoundPredicate,
     BoundValue,
-    Expression,
     Name,
     PredicateSet,
     all_of,
@@ -33,12 +37,12 @@ from lakehouse_source.language import (
     require_assignable,
 )
 from lakehouse_source.language.bounds.bound import BoundAnd, BoundCompare, BoundIn, conjunction
-from lakehouse_source.language.expression import at_one_time, scope_of
+from lakehouse_source.language.expression import Expression, at_one_time, scope_of
 from lakehouse_source.language.nodes import names
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.arrow_arrays import shown_row
-from lakehouse_source.schema.computed import Identity, computed, computed_columns
+from lakehouse_source.schema.defaults import Identity, computed, computed_columns, default_sql
 from lakehouse_source.schema.fields import field_id, has_collation, is_nested
 from lakehouse_source.schema.ordinal import domain, to_scalar
 from lakehouse_source.schema.spark_metadata import fitted
@@ -428,3 +432,36 @@ def _refused(one: Generated, reason: str) -> SchemaMismatchError:
         reason=f"cannot be GENERATED ALWAYS AS ({one.expression}): {reason}",
         hint="Compute it from other columns of the row, such as CAST(ts AS DATE).",
     )
+
+
+# Wall clocks and dates are read in UTC, whoever writes, as in generated columns.
+
+# The value of all rows of a write, by column.
+Defaults = Mapping[str, pa.Scalar]
+
+
+def defaults_of(schema: pa.Schema) -> Defaults:
+    """The defaults of a write that begins now.
+
+    Raises:
+        SchemaMismatchError: one is no expression without columns, or has another type.
+    """
+    now = datetime.now(timezone.utc)
+    found = ((field, default_sql(field)) for field in schema)
+    return {field.name: _value(field, sql, now) for field, sql in found if sql is not None}
+
+
+def _value(field: pa.Field, sql: str, now: datetime) -> pa.Scalar:
+    try:
+        if is_nested(field.type):
+            raise InvalidExpressionError(reason="only columns that are not nested have defaults")
+        bound = Expression.parse(sql).bind(scope_of(pa.schema([]), _ZONE, now))
+        require_assignable(bound.type, field)
+        nullable = field.with_nullable(True)
+        return assign(bound.evaluate({"": pa.table({})}, 1), nullable)[0]
+    except InvalidExpressionError as error:
+        raise SchemaMismatchError(
+            column=field.name,
+            reason=f"is {field.type} and cannot have the default {sql}: {error.reason}",
+            hint="Give an expression without columns, such as current_timestamp().",
+        ) from error

@@ -1,8 +1,13 @@
-"""Edge. Progress bars on a terminal, for work that may take long."""
+"""Edge. What is told of running work: lines of loggers named `plake.…`, and bars on a terminal.
+
+The loggers take no secret: catalogs and errors are redacted before they come here.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, TypeVar
@@ -61,3 +66,14 @@ def _bar(label: str, unit: str, total: int | None, done: int) -> Any:
     return tqdm(
         desc=label, total=total, initial=done, unit=f" {unit}", unit_scale=True, leave=False
     )
+
+
+PLAN = logging.getLogger("plake.plan")
+COMMIT = logging.getLogger("plake.commit")
+COMPACT = logging.getLogger("plake.compact")
+VACUUM = logging.getLogger("plake.vacuum")
+
+
+def milliseconds(since: float) -> float:
+    """The time since `time.perf_counter()` returned `since`."""
+    return 1000 * (time.perf_counter() - since)

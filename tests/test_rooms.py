@@ -26,9 +26,9 @@ FLOORS = (
     ("streaming",),
     ("language", "deletion"),
     ("constraints", "layout", "pictures", "pruning"),
-    ("default_values", "generated"),
+    ("generated",),
     # --- above: rooms that touch something outside the process
-    ("failpoints", "logs", "progress", "storage"),
+    ("failpoints", "progress", "storage"),
     ("catalog", "parquet"),
     # --- above: rooms that combine edges
     ("engines",),
@@ -46,7 +46,7 @@ FLOORS = (
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 PURE = {room for room in FLOOR if FLOOR[room] <= FLOOR["generated"]}
 DOORS = {"cli", "server", "spark"}
-EDGES = {"failpoints", "logs", "progress", "storage", "catalog", "parquet"}
+EDGES = {"failpoints", "progress", "storage", "catalog", "parquet"}
 
 # The wings of large rooms, from the bottom to the top, as FLOORS has the rooms. A file beside the
 # wings is a wing of its own.

@@ -33,8 +33,8 @@ from lakehouse_source.errors import (
     PlakeError,
 )
 from lakehouse_source.failpoints import reach
-from lakehouse_source.logs import COMMIT, milliseconds
 from lakehouse_source.model import SeenVersion, WriteResult
+from lakehouse_source.progress import COMMIT, milliseconds
 from lakehouse_source.storage import (
     Storage,
     UriOfCatalog,

@@ -137,7 +137,7 @@ def _write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], to: str
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from lakehouse_source.parquet.variant_footer import annotate
+    from lakehouse_source.parquet.footer import annotate
     from lakehouse_source.schema.variant_storage import stored, stored_table, variant_paths
 
     with _new_file(to) as path:

@@ -78,7 +78,7 @@ def make_views(
     from sqlglot.errors import SqlglotError
 
     from lakehouse_source.cli.sql_conditions import conditions, table_names
-    from lakehouse_source.parquet.duckdb_names import quoted
+    from lakehouse_source.schema.texts import quoted
 
     try:
         names = table_names(query)

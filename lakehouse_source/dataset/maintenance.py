@@ -23,7 +23,7 @@ from lakehouse_source.model import CompactionResult
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.layout import cluster, compact, together
-from lakehouse_source.write.metadata.optimize import clustering
+from lakehouse_source.write.metadata.set_properties import clustering
 from lakehouse_source.write.statements.delete_and_update import count_expired, delete_expired
 
 

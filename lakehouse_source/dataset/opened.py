@@ -24,7 +24,7 @@ from lakehouse_source.read.scan import Predicates, Scan
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.read.suggest_layout import LayoutAdvice, suggest_layout
 from lakehouse_source.result_tables import History
-from lakehouse_source.schema.computed import clause, computed_columns
+from lakehouse_source.schema.defaults import clause, computed_columns
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.spark_metadata import comments
 from lakehouse_source.schema.variant_paths import texts_of

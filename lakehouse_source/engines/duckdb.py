@@ -17,9 +17,9 @@ import pyarrow as pa
 from lakehouse_source.engines.files import PATH, Engine, FileGroup, HandOver
 from lakehouse_source.engines.frames import Words, column_of, condition
 from lakehouse_source.language import BoundColumn
-from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.schema.fields import children
 from lakehouse_source.schema.ordinal import PythonValue
+from lakehouse_source.schema.texts import quoted, quoted_text
 from lakehouse_source.schema.types import card
 from lakehouse_source.schema.variant import is_variant
 

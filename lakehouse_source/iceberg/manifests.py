@@ -31,8 +31,8 @@ from lakehouse_source.pruning import bounds
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.defaults import initial_ordinals
 from lakehouse_source.schema.fields import children, field_id, leaves
-from lakehouse_source.schema.name_mapping import with_ids_by_name
 from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.schema.paths import with_ids_by_name
 from lakehouse_source.storage import (
     Storage,
     StorageLocation,

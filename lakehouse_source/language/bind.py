@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.language.functions import casts, numbers, variants
+from lakehouse_source.language.functions import casts, nested, numbers
 from lakehouse_source.language.functions import table as functions
 from lakehouse_source.language.functions.comparison import (
     all_true,
@@ -215,7 +215,7 @@ class Binder:
         if isinstance(node, Cast):
             value = self.bind(node.value)
             of_variant = is_variant(value.type) and not is_variant(node.to)
-            cast = variants.cast if of_variant else casts.cast
+            cast = nested.cast if of_variant else casts.cast
             return cast(node, value, node.to, self.zone, safe=node.safe)
         if isinstance(node, Case):
             return self._case(node)

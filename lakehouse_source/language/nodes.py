@@ -29,8 +29,8 @@ from lakehouse_source.language.types import (
 )
 from lakehouse_source.language.values import check_count, parse_date, parse_time, parse_timestamp
 from lakehouse_source.language.values import render as render_value
+from lakehouse_source.schema.json_values import plain
 from lakehouse_source.schema.ordinal import EPOCH_DATE, instant_ns
-from lakehouse_source.schema.python_values import plain
 from lakehouse_source.schema.texts import date_text, timestamp_text
 
 # --- Parts of expressions as SQL.

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidPredicateError
+from lakehouse_source.schema.json_values import plain
 from lakehouse_source.schema.ordinal import (
     DAY_NS,
     EPOCH,
@@ -25,7 +26,6 @@ from lakehouse_source.schema.ordinal import (
     instant_ns,
     timedelta_ns,
 )
-from lakehouse_source.schema.python_values import plain
 from lakehouse_source.schema.texts import timestamp_text
 
 # --- The bounds of what is parsed: SQL texts, values of Python and Arrow, filters of clients.

@@ -15,9 +15,9 @@ from lakehouse_source.arguments import number_of_seconds, text, whole_number
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import CatalogReader, in_transaction
 from lakehouse_source.errors import InvalidOptionError, VersionNotFoundError
-from lakehouse_source.logs import VACUUM
 from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import Consumer, DatasetRecord, SeenVersion
+from lakehouse_source.progress import VACUUM
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import check_same, checked_version, existing, no_such_reference
 

@@ -22,7 +22,6 @@ from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import ABANDONED_SECONDS, check_owner, in_transaction
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.logs import VACUUM, milliseconds
 from lakehouse_source.maintenance.dataset_folder import (
     ELSEWHERE,
     NOT_OURS,
@@ -36,7 +35,7 @@ from lakehouse_source.maintenance.dataset_folder import (
 from lakehouse_source.maintenance.reports import Tallies, VacuumReport
 from lakehouse_source.model import ExpiredFile
 from lakehouse_source.parquet.names import is_iceberg_file, is_vector_file, own_name
-from lakehouse_source.progress import counted
+from lakehouse_source.progress import VACUUM, counted, milliseconds
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import existing
 from lakehouse_source.storage import FoundFile, Storage, split_shared

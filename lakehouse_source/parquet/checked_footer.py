@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakehouse_source.errors import CorruptDatasetError, StorageError
+from lakehouse_source.parquet.footer import variant_groups
 from lakehouse_source.parquet.thrift import (
     I64,
     LIST,
@@ -46,7 +47,6 @@ from lakehouse_source.parquet.thrift import (
     write_list,
     write_struct,
 )
-from lakehouse_source.parquet.variant_footer import variant_groups
 from lakehouse_source.schema.fields import children, is_nested, names_hold
 from lakehouse_source.schema.variant import METADATA, is_variant
 from lakehouse_source.schema.variant_paths import TypedPath, typed_paths

@@ -24,7 +24,6 @@ from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, Sto
 from lakehouse_source.failpoints import reach
 from lakehouse_source.generated import Counter
 from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
-from lakehouse_source.parquet.duckdb_names import quoted, quoted_text
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.parquet.new_file import column_at, verify_stored
@@ -36,6 +35,7 @@ from lakehouse_source.schema.fields import Leaf, children, field_id, find_field,
 from lakehouse_source.schema.partitions import partition_folder
 from lakehouse_source.schema.paths import walk
 from lakehouse_source.schema.spark_metadata import has_lengths
+from lakehouse_source.schema.texts import quoted, quoted_text
 from lakehouse_source.schema.types import card
 from lakehouse_source.storage import Storage
 

@@ -32,13 +32,13 @@ from lakehouse_source.schema.fields import (
     storage_type,
 )
 from lakehouse_source.schema.merge import storage_schema
-from lakehouse_source.schema.name_mapping import (
+from lakehouse_source.schema.ordinal import domain
+from lakehouse_source.schema.paths import (
     ToShow,
     leaf_types,
     replaced_leaves,
     with_ids_by_name,
 )
-from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import METADATA, VARIANT, holds_variant, is_variant
 from lakehouse_source.schema.variant_storage import names_below
 from lakehouse_source.storage import Storage

@@ -24,9 +24,8 @@ from lakehouse_source.errors import StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language.functions.rows import flat
 from lakehouse_source.model import FileMetadata
-from lakehouse_source.parquet.footer import file_metadata, stored_positions
+from lakehouse_source.parquet.footer import annotated_end, file_metadata, stored_positions
 from lakehouse_source.parquet.read_write_specs import WriteSpec
-from lakehouse_source.parquet.variant_footer import annotated_end
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import TYPED_VALUE, Tree, is_variant

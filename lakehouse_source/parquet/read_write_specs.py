@@ -13,8 +13,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakehouse_source.constraints import Constraint
-from lakehouse_source.default_values import Defaults
-from lakehouse_source.generated import Generated, Numbers
+from lakehouse_source.generated import Defaults, Generated, Numbers
 from lakehouse_source.language import BoundPredicate
 from lakehouse_source.schema.defaults import default_sql, write_default
 from lakehouse_source.schema.fields import hidden_columns, without_metadata

@@ -17,9 +17,9 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.generated import with_generated
 from lakehouse_source.language import BoundPredicate, PredicateSet
 from lakehouse_source.language.bounds.bound import TRUE, render_bound
-from lakehouse_source.logs import PLAN, milliseconds
 from lakehouse_source.model import ColumnBounds, FilePlace, FileRecord, ScanTask
 from lakehouse_source.parquet.read_write_specs import ReadSpec, Where
+from lakehouse_source.progress import PLAN, milliseconds
 from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.keys import Search
 from lakehouse_source.pruning.search import search

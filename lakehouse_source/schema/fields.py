@@ -28,7 +28,7 @@ FIELD_ID = b"PARQUET:field_id"
 SPARK_TYPE = b"plake:spark_type"
 # Spark's metadata of a column, as JSON.
 SPARK_METADATA = b"plake:spark_metadata"
-# How the values that data lacks are computed (`computed.py`).
+# How the values that data lacks are computed (`defaults.py`).
 COMPUTED = b"plake:computed"
 _KEPT_METADATA = (SPARK_TYPE, SPARK_METADATA, COMPUTED)
 # The key in a string column's metadata where Spark keeps the length of char and varchar.

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakehouse_source.errors import SchemaMismatchError
-from lakehouse_source.schema.computed import computed
-from lakehouse_source.schema.defaults import has_write_default, promoted
+from lakehouse_source.schema.defaults import computed, has_write_default, promoted
 from lakehouse_source.schema.fields import (
     assign_ids,
     children,

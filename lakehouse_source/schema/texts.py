@@ -1,4 +1,4 @@
-"""Pure. Values as text: one form, that of Spark's CAST to STRING."""
+"""Pure. Values and names as text: as Spark's CAST to STRING, and as DuckDB's SQL spells them."""
 
 from __future__ import annotations
 
@@ -160,3 +160,13 @@ def _interval(count: int, unit: str) -> str:
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     part = f".{fraction:06d}".rstrip("0") if fraction else ""
     return f"INTERVAL '{'-' if count < 0 else ''}{days} {clock}{part}' DAY TO SECOND"
+
+
+def quoted(name: str) -> str:
+    """The name of a column, table or field."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(text: str) -> str:
+    """A literal of type VARCHAR."""
+    return "'" + text.replace("'", "''") + "'"

@@ -4,7 +4,7 @@ A column is an Arrow extension type over `struct<metadata: binary, value: binary
 `arrow.parquet.variant`, the name of Arrow's own: PyArrow 26 has that type in C++ only, and its
 Parquet writer takes each type of that name for its own, which ends the process. So a table of plake
 that a user writes with PyArrow stays a file, and files of plake get the struct (`stored`) and their
-annotation in the footer (`parquet/variant_footer.py`).
+annotation in the footer (`parquet/footer.py`).
 """
 
 from __future__ import annotations

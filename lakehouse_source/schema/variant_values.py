@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from lakehouse_source.errors import InvalidOptionError
-from lakehouse_source.schema.python_values import moment_of, plain
+from lakehouse_source.schema.json_values import moment_of, plain
 
 Bytes: TypeAlias = "tuple[bytes, bytes]"
 

@@ -35,7 +35,7 @@ from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.language.types import spark_type
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.align import by_name, narrowed
-from lakehouse_source.schema.computed import computed
+from lakehouse_source.schema.defaults import computed
 from lakehouse_source.schema.fields import (
     CHAR_VARCHAR,
     SPARK_METADATA,

@@ -40,11 +40,10 @@ from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.base import CatalogTransaction, in_transaction, is_committed
 from lakehouse_source.deletion import Positions, VectorError, decode
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
-from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import DeletionVector, FileMetadata, WriteResult
 from lakehouse_source.parquet.foreign import ForeignFile, ForeignSchema
 from lakehouse_source.parquet.names import own_name
-from lakehouse_source.progress import counted
+from lakehouse_source.progress import COMMIT, counted
 from lakehouse_source.read.address import Address
 from lakehouse_source.schema.fields import (
     CHAR_VARCHAR,

@@ -20,9 +20,9 @@ from lakehouse_source.parquet.names import copy_name, own_name
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import find_field, find_name, storage_type, without_metadata
 from lakehouse_source.schema.merge import dataframe_schema, initial, merge
-from lakehouse_source.schema.name_mapping import ToShow, check_reads_exactly, known_fields
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.schema.partitions import inferred_type, partition_folder, typed_value
+from lakehouse_source.schema.paths import ToShow, check_reads_exactly, known_fields
 from lakehouse_source.storage import (
     Storage,
     StorageLocation,

@@ -15,7 +15,6 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import CommitConflictError, InvalidOptionError, PlakeError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.logs import COMPACT
 from lakehouse_source.model import (
     CompactionResult,
     DeletionVector,
@@ -24,6 +23,7 @@ from lakehouse_source.model import (
     WriteResult,
 )
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
+from lakehouse_source.progress import COMPACT
 from lakehouse_source.properties import Layout
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.candidates import candidates

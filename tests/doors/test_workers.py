@@ -39,12 +39,11 @@ assert file.row_count == 1
 FILES = {
     "arguments",
     "constraints",
-    "default_values",
     "deletion",
     "errors",
     "generated",
     "language",
-    "logs",
+    "progress",
     "model",
     "parquet",
     "properties",

@@ -9,7 +9,7 @@ from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.parquet.names import copy_name, is_foreign, is_of_write, own_name
 from lakehouse_source.schema.fields import field_id, leaves
 from lakehouse_source.schema.merge import initial
-from lakehouse_source.schema.name_mapping import check_reads_exactly, with_ids_by_name
+from lakehouse_source.schema.paths import check_reads_exactly, with_ids_by_name
 
 LOGICAL = initial(
     pa.schema(

@@ -13,7 +13,7 @@ import lakehouse_source as lake
 from lakehouse_source.errors import CommitConflictError, SchemaMismatchError
 from lakehouse_source.generated import Numbers, lanes
 from lakehouse_source.read.snapshot import open_snapshot
-from lakehouse_source.schema.computed import computed_columns
+from lakehouse_source.schema.defaults import computed_columns
 from lakehouse_source.write.commit.commit import abort, commit
 from lakehouse_source.write.rows import stage, write_options
 from tests import processes

@@ -25,7 +25,7 @@ from lakehouse_source.errors import (
     InvalidOptionError,
     PlakeError,
 )
-from lakehouse_source.logs import COMMIT
+from lakehouse_source.progress import COMMIT
 
 _ATTEMPTS = 4
 _RETRY_SECONDS = 5.0

@@ -368,7 +368,7 @@ _LEASES: Sequence[str] = (
     ){without_rowid}""",
 )
 
-# From this format on, columns may be computed (`schema/computed.py`): an older format would commit
+# From this format on, columns may be computed (`schema/defaults.py`): an older format would commit
 # rows without their values, or with others. It has to be refused.
 _COMPUTED: Sequence[str] = (
     # Numbers of identity columns, which writes hold (`leases.py`).

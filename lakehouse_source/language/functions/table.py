@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from lakehouse_source.language.functions import (
-    comparison,
-    dates,
-    nested,
-    numbers,
-    text,
-    variants,
-)
+from lakehouse_source.language.functions import comparison, dates, nested, numbers, text
 from lakehouse_source.language.functions.entry import Context, Function
 from lakehouse_source.language.functions.rows import Bound
 from lakehouse_source.language.nodes import Call
@@ -27,7 +20,7 @@ FUNCTIONS: dict[str, Function] = {
     **comparison.FUNCTIONS,
     **dates.FUNCTIONS,
     **nested.FUNCTIONS,
-    **variants.FUNCTIONS,
+    **nested.OF_VARIANT,
 }
 # Functions whose value changes from call to call or from row to row: refused in conditions.
 NOT_DETERMINISTIC = frozenset(

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from lakehouse_source.constraints import primary_key
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.computed import computed_columns, document_of
+from lakehouse_source.schema.defaults import computed_columns, document_of
 from lakehouse_source.schema.fields import METADATA_COLUMNS, unused_names
 from lakehouse_source.spark.reading.frame_options import ReadRequest, metadata_schema, resolve
 from lakehouse_source.spark.reading.pushdown import read_pushdown

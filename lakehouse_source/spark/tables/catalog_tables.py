@@ -12,15 +12,14 @@ from pyspark.sql.types import StructType
 from lakehouse_source.catalog.qualified_names import quoted
 from lakehouse_source.catalog.sql.names import NamedDataset
 from lakehouse_source.datasets import DatasetCatalog
-from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
     InvalidOptionError,
 )
+from lakehouse_source.generated import defaults_of
 from lakehouse_source.language import PredicateSet
-from lakehouse_source.schema.computed import declared
-from lakehouse_source.schema.defaults import with_write_default
+from lakehouse_source.schema.defaults import declared, with_write_default
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.spark.protocol.vocabulary import (
     Computed,

@@ -19,7 +19,6 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lakehouse_source.constraints import primary_key
-from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import (
     DatasetExistsError,
     DatasetNotFoundError,
@@ -30,9 +29,15 @@ from lakehouse_source.errors import (
     PlakeError,
     constraint_sql,
 )
+from lakehouse_source.generated import defaults_of
 from lakehouse_source.read.snapshot import Snapshot
-from lakehouse_source.schema.computed import clause, computed_columns, document_of
-from lakehouse_source.schema.defaults import default_sql, write_default
+from lakehouse_source.schema.defaults import (
+    clause,
+    computed_columns,
+    default_sql,
+    document_of,
+    write_default,
+)
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.ordinal import to_ordinal
 from lakehouse_source.spark.protocol import envelope

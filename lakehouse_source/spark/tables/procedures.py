@@ -37,7 +37,7 @@ from lakehouse_source.spark.tables.layout_tasks import (
     commit_pieces,
 )
 from lakehouse_source.spark.types import spark_schema
-from lakehouse_source.write.metadata.optimize import clustering
+from lakehouse_source.write.metadata.set_properties import clustering
 
 
 def _transaction(call: Call) -> Iterator[tuple[str]]:

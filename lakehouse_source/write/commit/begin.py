@@ -26,7 +26,6 @@ from lakehouse_source.catalog.committer import claims
 from lakehouse_source.catalog.sql.history_reader import Current
 from lakehouse_source.catalog.sql.write_states import WriteState
 from lakehouse_source.constraints import Constraint, bound, of_new, retyped
-from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import (
     DatasetNotFoundError,
     ForeignFolderError,
@@ -37,7 +36,14 @@ from lakehouse_source.errors import (
     constraint_sql,
 )
 from lakehouse_source.failpoints import reach
-from lakehouse_source.generated import Numbers, check_sources, checked_new, generated, lanes
+from lakehouse_source.generated import (
+    Numbers,
+    check_sources,
+    checked_new,
+    defaults_of,
+    generated,
+    lanes,
+)
 from lakehouse_source.model import DatasetRecord, SeenVersion
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.parquet.read_write_specs import (
@@ -51,7 +57,7 @@ from lakehouse_source.properties import DatasetProperties, Layout
 from lakehouse_source.pruning.keys import check_index_columns
 from lakehouse_source.read.address import Address, refuse_what_reads_like_a_name
 from lakehouse_source.read.snapshot import Snapshot, open_snapshot
-from lakehouse_source.schema.computed import Identity, carried, computed_columns, with_sequences
+from lakehouse_source.schema.defaults import Identity, carried, computed_columns, with_sequences
 from lakehouse_source.schema.fields import max_id
 from lakehouse_source.schema.merge import initial, storage_schema
 from lakehouse_source.schema.partitions import check_partition_columns

@@ -24,9 +24,9 @@ from lakehouse_source.catalog.base import (
 from lakehouse_source.errors import CatalogUnavailableError, PlakeError, StorageError
 from lakehouse_source.failpoints import reach
 from lakehouse_source.iceberg.metadata import export_after
-from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import FileMetadata, FileRecord, WriteResult
 from lakehouse_source.parquet.names import is_of_write
+from lakehouse_source.progress import COMMIT
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit import begin

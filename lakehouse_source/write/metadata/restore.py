@@ -11,7 +11,6 @@ import uuid6
 
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, StorageError
-from lakehouse_source.logs import COMMIT
 from lakehouse_source.model import (
     DatasetRecord,
     DeletionVector,
@@ -20,6 +19,7 @@ from lakehouse_source.model import (
     WriteResult,
 )
 from lakehouse_source.parquet.open_file import deleted_rows
+from lakehouse_source.progress import COMMIT
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import leaves

@@ -14,9 +14,8 @@ from lakehouse_source.arguments import flag
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.constraints import retyped
-from lakehouse_source.default_values import defaults_of
 from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError
-from lakehouse_source.generated import check_sources
+from lakehouse_source.generated import check_sources, defaults_of
 from lakehouse_source.model import DatasetRecord, FileRecord, RowGroupMetadata, WriteResult
 from lakehouse_source.pruning import keys
 from lakehouse_source.read.address import Address

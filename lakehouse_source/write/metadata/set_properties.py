@@ -1,4 +1,4 @@
-"""Verb. The properties of a dataset change: one commit, no file is written or rewritten."""
+"""Verb. The properties of a dataset change, in one commit without files; what OPTIMIZE sets."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakehouse_source.arguments import column_names, mapping
+from lakehouse_source.arguments import column_names, flag, mapping
 from lakehouse_source.catalog.base import Catalog, CatalogTransaction
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import DatasetRecord, WriteResult
 from lakehouse_source.properties import DatasetProperties, Layout
 from lakehouse_source.pruning.keys import check_index_columns
@@ -164,3 +165,54 @@ def _indexing(schema: pa.Schema, properties: DatasetProperties, uri: str) -> Dat
     dropped = tuple(one for one in properties.indexed_columns if one not in present)
     bare = replace(properties, indexed_columns=dropped)
     return evolve_properties(bare, schema, None, partition_by, names)[0]
+
+
+def clustering(
+    catalog: Catalog, address: Address, where: Any, *, full: bool, zorder_by: Sequence[str] | None
+) -> bool | None:
+    """The argument `full` of a clustering; None: the dataset has no columns, and is compacted.
+
+    A dataset without clustering columns gets `zorder_by`. All files are sorted where these are
+    named, as in Delta: the answer is the same before and after the dataset has them.
+
+    Raises:
+        InvalidOptionError: the dataset has other clustering columns, or an argument does not fit.
+        CommitConflictError: another commit changed the properties first.
+    """
+    with catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader)
+    own = snapshot.dataset.properties.layout.cluster_by
+    wanted = column_names("zorder_by", zorder_by)
+    partitions = snapshot.partition_by
+    for name in wanted or ():
+        if name.casefold() in map(str.casefold, partitions):
+            raise InvalidOptionError(
+                option="zorder_by",
+                reason=f"{name} is a partition column. Z-Ordering can only be performed on data "
+                "columns: the files of a partition have one value of it.",
+            )
+    for name in PredicateSet.of(where).bind(snapshot.schema).columns:
+        if name not in partitions:
+            raise InvalidOptionError(
+                option="where",
+                reason=f"Predicate references non-partition column '{name}'. Only the partition "
+                f"columns may be referenced: [{', '.join(partitions)}]. compact(where) takes "
+                "other conditions too.",
+            )
+    if own and wanted and [one.casefold() for one in wanted] != [one.casefold() for one in own]:
+        raise InvalidOptionError(
+            option="zorder_by",
+            value=", ".join(wanted),
+            reason=f"are not the clustering columns of {snapshot.uri}, which are {', '.join(own)}. "
+            "Change those first: ALTER TABLE … CLUSTER BY (…), or "
+            "dataset.set_properties(cluster_by=[…]).",
+        )
+    if flag("full", full) and not (own or wanted):
+        raise InvalidOptionError(
+            option="full",
+            reason=f"sorts by clustering columns, which {snapshot.uri} does not have: name them by "
+            "ZORDER BY (…), or leave it out.",
+        )
+    if wanted and not own:
+        set_properties(catalog, address, snapshot, {"cluster_by": list(wanted)})
+    return full or bool(wanted) if own or wanted else None

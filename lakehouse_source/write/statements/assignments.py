@@ -13,7 +13,7 @@ from lakehouse_source.arguments import mapping, text
 from lakehouse_source.errors import InvalidExpressionError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.language import BoundValue, Expression, Scope, assign, require_assignable
 from lakehouse_source.language.nodes import Call, Literal, Name, Node
-from lakehouse_source.schema.computed import Identity, computed
+from lakehouse_source.schema.defaults import Identity, computed
 from lakehouse_source.schema.fields import children, find_field, indexed, without_metadata
 from lakehouse_source.schema.paths import Named, find_path
 from lakehouse_source.schema.spark_metadata import fitted, fitted_sql
