@@ -233,7 +233,7 @@ def _page_header(data: bytes, at: int, size: int, types: Sequence[int]) -> Struc
 # 13 of 16.
 _ROW_GROUP_VALUES, _LEAF_VALUES, _PAGE_VALUES = 8_000, 6_000, 4_000
 # Fewer rows are decoded in the calling thread.
-_ROWS_FOR_THREADS = 40_000
+ROWS_FOR_THREADS = 40_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +358,7 @@ class PageReader:
                 number,
                 columns=group.paths,
                 # Handing a column to a thread takes as long as decoding 10,000 values.
-                use_threads=self._use_threads and group.row_count > _ROWS_FOR_THREADS,
+                use_threads=self._use_threads and group.row_count > ROWS_FOR_THREADS,
             )
             for number, group in enumerate(groups)
         ]

@@ -47,7 +47,12 @@ from lakehouse_source.parquet.open_file import (
     of_live,
 )
 from lakehouse_source.parquet.page_index import PageIndex, PagePruning, RowRange
-from lakehouse_source.parquet.page_reader import PageReader, UnusablePages, cut
+from lakehouse_source.parquet.page_reader import (
+    ROWS_FOR_THREADS,
+    PageReader,
+    UnusablePages,
+    cut,
+)
 from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.pruning.evaluate import asks_for_values
 from lakehouse_source.schema.arrow_arrays import empty, rows_alone
@@ -556,7 +561,11 @@ class _FileReader:
 
     def _whole_columns(self, group: RowGroup, physical: list[pa.Field]) -> pa.Table:
         parquet = group.file.parquet
-        stored = parquet.read_row_group(group.index, columns=_all_paths(physical))
+        # Few rows can be many bytes, and few bytes many rows: of a dictionary.
+        is_large = group.row_count > ROWS_FOR_THREADS or self.task.byte_count > _BYTES_FOR_THREADS
+        stored = parquet.read_row_group(
+            group.index, columns=_all_paths(physical), use_threads=is_large
+        )
         if stored.num_rows != group.row_count:
             raise self._has_other_rows(group, stored.num_rows)
         return stored.select([field.name for field in physical])
