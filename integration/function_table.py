@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lakehouse_source.language.functions import FUNCTIONS
 from lakehouse_source.language.functions.entry import Function
-from lakehouse_source.language.functions.table import FUNCTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "conditions.md"
 BEGIN = "| Function | Takes | Result | NULL | What a comparison with a constant prunes by |"

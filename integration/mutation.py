@@ -180,7 +180,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/writing/in_tasks.py",
+        "spark/writing/frame_writers.py",
         ("doors/test_tasks.py",),
         (
             "one task that knows the session's setting is enough",
@@ -3218,7 +3218,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "spark/reading/packing.py",
+        "spark/reading/task_read.py",
         ("doors/test_tasks.py",),
         (
             "partitions are balanced by the driver's cores",

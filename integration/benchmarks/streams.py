@@ -34,8 +34,12 @@ from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.reading.stream_read import PlakeStreamReader, stream_request
 from lakehouse_source.spark.types import spark_schema
-from lakehouse_source.spark.writing.frame_writers import BatchWritten, PlakeStreamWriter, TaskWriter
-from lakehouse_source.spark.writing.in_tasks import shortened
+from lakehouse_source.spark.writing.frame_writers import (
+    BatchWritten,
+    PlakeStreamWriter,
+    TaskWriter,
+    shortened,
+)
 from lakehouse_source.write.commit.options import WriteOptions
 from tests.postgres_server import PostgresServer
 

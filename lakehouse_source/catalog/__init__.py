@@ -1,8 +1,8 @@
 """Edge. The catalog: all datasets, and the contents of each of their versions.
 
 One SQL database holds everything except the data files. `open_catalog` gives the `Catalog`
-of a URL; its `read()` gives a `CatalogReader`, its `write()` a `CatalogTransaction`. Only the
-folders named after databases know which database it is.
+of a URL; its `read()` gives a `CatalogReader`, its `write()` a `CatalogTransaction`. Only
+`backends` knows which database it is.
 """
 
 from __future__ import annotations

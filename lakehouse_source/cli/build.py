@@ -18,8 +18,8 @@ import click
 from lakehouse_source.cli.commands import Command, Flag
 from lakehouse_source.cli.output import write_rows
 from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.operations import OPERATIONS
 from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
-from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.pictures.markup import visible
 from lakehouse_source.result_tables import Type
 

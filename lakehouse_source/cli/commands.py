@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakehouse_source.operations import OPERATIONS
 from lakehouse_source.operations.entry import Operation, Subject
-from lakehouse_source.operations.listing import OPERATIONS
 
 
 @dataclass(frozen=True, slots=True)

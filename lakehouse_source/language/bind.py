@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
+from lakehouse_source.language import functions
 from lakehouse_source.language.functions import casts, nested, numbers
-from lakehouse_source.language.functions import table as functions
 from lakehouse_source.language.functions.comparison import (
     all_true,
     any_true,

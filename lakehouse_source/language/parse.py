@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
-from lakehouse_source.language.functions.table import check_known
+from lakehouse_source.language.functions import check_known
 from lakehouse_source.language.nodes import (
     Call,
     Case,

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         PlakeTableBuilder,
     )
     from lakehouse_source.spark.tables.transaction import transaction
-    from lakehouse_source.spark.writing.clustered_write import write
-    from lakehouse_source.spark.writing.last_commit import last_commit
+    from lakehouse_source.spark.writing.clustered_write import last_commit, write
     from lakehouse_source.spark.writing.statements import PlakeMergeBuilder
 
 __all__ = [
@@ -64,7 +63,7 @@ _LATER = {
         ("IdentityGenerator", "PlakeOptimizeBuilder", "PlakeTableBuilder"), "tables.table_builder"
     ),
     "PlakeMergeBuilder": "writing.statements",
-    "last_commit": "writing.last_commit",
+    "last_commit": "writing.clustered_write",
 }
 
 

@@ -182,7 +182,7 @@ class Maker(DataSource, DataSourceReader):
         return self
 
     def partitions(self) -> list[InputPartition]:
-        from lakehouse_source.spark.reading.packing import ResponsePartition
+        from lakehouse_source.spark.reading.task_read import ResponsePartition
 
         kind: Any = FromExtension if self._given[Entry.SEALED] else PlakeDataSource
         made: PlakeDataSource = kind(CaseInsensitiveDict(self._given[Entry.OPTIONS]))

@@ -25,8 +25,8 @@ import pytest
 import lakehouse_source as lake
 from lakehouse_source.cli.commands import CATALOG, CHOSEN, COMMANDS
 from lakehouse_source.cli.group import PLAKE
+from lakehouse_source.operations import OPERATIONS
 from lakehouse_source.operations.entry import Subject
-from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.result_tables import Type
 from tests.doors.plake_command import Done, plake
 

@@ -14,7 +14,7 @@ from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.schema.merge import initial
 from lakehouse_source.spark.protocol.vocabulary import Key
 from lakehouse_source.spark.reading import pushdown
-from lakehouse_source.spark.reading.decode_conditions import decode_all
+from lakehouse_source.spark.reading.pushdown import decode_all
 from tests.doors.pushed import call, comparison
 
 SCHEMA = initial(pa.schema([("k", pa.int64()), ("d", pa.date32())]))

@@ -31,14 +31,14 @@ from lakehouse_source.read.address import Address
 from lakehouse_source.schema.merge import initial
 from lakehouse_source.spark.reading.batch_read import PlakeReader
 from lakehouse_source.spark.reading.frame_options import ReadRequest
-from lakehouse_source.spark.reading.packing import (
+from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.task_read import (
     FILE_COST_BYTES,
     ScanPartition,
+    decimals_to_longs,
     decoded_share,
     pack,
 )
-from lakehouse_source.spark.reading.pushdown import Pushdown
-from lakehouse_source.spark.reading.task_read import decimals_to_longs
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.spark.writing.frame_writers import FilesWritten, PlakeWriter
 from lakehouse_source.storage import Storage

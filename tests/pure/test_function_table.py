@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from integration.function_table import PAGE, page
-from lakehouse_source.language.functions.table import FUNCTIONS
+from lakehouse_source.language.functions import FUNCTIONS
 
 
 def test_the_page_lists_the_functions_that_there_are() -> None:

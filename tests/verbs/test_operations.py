@@ -11,8 +11,8 @@ import pytest
 from lakehouse_source.catalog.base import ABANDONED_SECONDS
 from lakehouse_source.dataset import Dataset
 from lakehouse_source.maintenance.vacuum import RETENTION_SECONDS
+from lakehouse_source.operations import OPERATIONS
 from lakehouse_source.operations.entry import Operation, Subject
-from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.result_tables import Type
 
 KINDS = {
@@ -65,7 +65,7 @@ def test_defaults_are_those_of_the_verbs() -> None:
 def test_the_list_imports_nothing_that_takes_long() -> None:
     """Help is shown from it."""
     code = (
-        "import sys, lakehouse_source.operations.listing\n"
+        "import sys, lakehouse_source.operations\n"
         "heavy = {'pyarrow', 'numpy', 'pandas', 'pyspark', 'duckdb', 'psycopg', 'sqlglot'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
     )

@@ -1,1 +1,1 @@
-"""Edge. One folder for each database that can hold a catalog."""
+"""Edge. A module or a folder for each database that can hold a catalog."""

@@ -35,9 +35,8 @@ from lakehouse_source.language.bounds.bound import (
 )
 from lakehouse_source.language.bounds.ranges import Parts, follow, range_of, with_cast
 from lakehouse_source.language.expression import SqlRows
-from lakehouse_source.language.functions import entry
+from lakehouse_source.language.functions import FUNCTIONS, entry
 from lakehouse_source.language.functions.nested import steps
-from lakehouse_source.language.functions.table import FUNCTIONS
 from lakehouse_source.language.nodes import (
     FLIPPED,
     OPPOSITE,

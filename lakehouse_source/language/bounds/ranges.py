@@ -20,9 +20,8 @@ from lakehouse_source.language.bind import Binder, Scope
 from lakehouse_source.language.bounds.bound import FALSE, TRUE, BoundNode, conjunction, disjunction
 from lakehouse_source.language.bounds.comparisons import Columns, Comparisons, NoComparison
 from lakehouse_source.language.bounds.search import DATE, Line, Probe, line_of
-from lakehouse_source.language.functions import entry
+from lakehouse_source.language.functions import FUNCTIONS, entry
 from lakehouse_source.language.functions.rows import Bound, Rows, listed
-from lakehouse_source.language.functions.table import FUNCTIONS
 from lakehouse_source.language.nodes import (
     COMPARISONS,
     Call,

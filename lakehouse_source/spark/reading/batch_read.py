@@ -23,10 +23,8 @@ from lakehouse_source.schema.fields import (
     with_metadata_columns,
 )
 from lakehouse_source.spark.protocol.vocabulary import Reader, ScanResponse
-from lakehouse_source.spark.reading.decode_conditions import decode_supported
 from lakehouse_source.spark.reading.frame_options import ReadRequest
-from lakehouse_source.spark.reading.packing import ScanPartition, counts, decoded_share, pack
-from lakehouse_source.spark.reading.pushdown import Pushdown, coarsened
+from lakehouse_source.spark.reading.pushdown import Pushdown, coarsened, decode_supported
 from lakehouse_source.spark.reading.spark_files import (
     SparkFiles,
     Unsuited,
@@ -36,7 +34,14 @@ from lakehouse_source.spark.reading.spark_files import (
     needs_statistics,
     spark_files,
 )
-from lakehouse_source.spark.reading.task_read import TaskReader, has_placeholder
+from lakehouse_source.spark.reading.task_read import (
+    ScanPartition,
+    TaskReader,
+    counts,
+    decoded_share,
+    has_placeholder,
+    pack,
+)
 from lakehouse_source.spark.types import columns_for, narrowed_structs
 
 METADATA = {column.name: column for column in (*METADATA_COLUMNS, FILE_URI, FILE_SIZE)}

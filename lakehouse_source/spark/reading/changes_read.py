@@ -26,9 +26,8 @@ from lakehouse_source.read.feed_plan import Changed, Kind, Side
 from lakehouse_source.read.snapshot import version_number
 from lakehouse_source.schema.fields import FIELD_ID, with_metadata_columns
 from lakehouse_source.spark.protocol.vocabulary import Changes as Names
-from lakehouse_source.spark.reading.decode_conditions import decode_supported
-from lakehouse_source.spark.reading.moments import moment_of
-from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.frame_options import moment_of
+from lakehouse_source.spark.reading.pushdown import Pushdown, decode_supported
 from lakehouse_source.spark.reading.task_read import decimals_to_longs, exact_batches
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options

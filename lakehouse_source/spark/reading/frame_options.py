@@ -1,6 +1,10 @@
 """Door. What a frame reads, as its options say: the version, the columns, the condition.
 
 A stream may wait here for its dataset.
+
+A time without a zone is in the zone of Spark's session. The planner extension knows the zone, and
+hands every time over as an instant (`SessionTimes.java`). Spark itself does not tell the zone to a
+data source, so without the extension such a time is refused, and never taken for another instant.
 """
 
 from __future__ import annotations
@@ -19,8 +23,12 @@ from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import SeenVersion
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import Snapshot, resolve_columns, version_number
-from lakehouse_source.spark.reading.moments import moment_of
+from lakehouse_source.read.snapshot import (
+    Snapshot,
+    parse_timestamp,
+    resolve_columns,
+    version_number,
+)
 from lakehouse_source.spark.session.options import (
     READ_OPTIONS,
     STREAM_ONLY_OPTIONS,
@@ -35,6 +43,28 @@ from lakehouse_source.spark.session.secrets import (
 )
 from lakehouse_source.spark.types import spark_schema
 from lakehouse_source.storage import StorageLocation
+
+
+def moment_of(given: Options, option: str) -> datetime | None:
+    """The instant that an option names; None: the option is absent.
+
+    Raises:
+        InvalidOptionError: the text is no time, or has no zone.
+    """
+    text = given.text(option)
+    if text is None:
+        return None
+    found = parse_timestamp(text, option, zone=None)
+    if found.tzinfo is None:
+        raise InvalidOptionError(
+            option=option,
+            value=text,
+            reason="has no zone, and Spark does not tell plake here which zone its session has. "
+            f"Write it, such as '{text.strip()}+00:00'. Where tables are read by name, and in "
+            "sessions that lakehouse_source.spark.configure made, it is the session's zone.",
+        )
+    return found
+
 
 # The time between two looks for a dataset that a stream waits for.
 _POLL_SECONDS = 0.5

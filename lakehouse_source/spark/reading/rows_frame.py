@@ -108,11 +108,11 @@ class RowsFrame:
         Options(split_storage_options(self.options)[0], READ_OPTIONS, "reading")
         pushdown = read_pushdown(schema)
         if request.metadata_table is not None:
-            from lakehouse_source.spark.reading.metadata_table import MetadataTableReader
+            from lakehouse_source.spark.reading.catalog_read import MetadataTableReader
 
             return MetadataTableReader(request, pushdown)
         if pushdown.aggregate is not None:
-            from lakehouse_source.spark.reading.aggregate_pushdown import AggregateReader
+            from lakehouse_source.spark.reading.catalog_read import AggregateReader
 
             return AggregateReader(request, pushdown)
         from lakehouse_source.spark.reading.batch_read import PlakeReader

@@ -53,8 +53,8 @@ from lakehouse_source.schema.fields import (
 from lakehouse_source.schema.partitions import partition_ordinal
 from lakehouse_source.schema.types import card
 from lakehouse_source.spark.protocol.vocabulary import Files, MetadataColumn, ScanResponse
-from lakehouse_source.spark.reading.packing import ResponsePartition, counts
 from lakehouse_source.spark.reading.pushdown import Pushdown
+from lakehouse_source.spark.reading.task_read import ResponsePartition, counts
 from lakehouse_source.spark.types import as_text, narrowed_structs, spark_schema
 from lakehouse_source.storage import (
     Storage,

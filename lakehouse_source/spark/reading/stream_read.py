@@ -31,9 +31,13 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import ROW, with_metadata_columns
 from lakehouse_source.spark.protocol.vocabulary import Changes
 from lakehouse_source.spark.reading.changes_read import PARTITION_BYTES, changed_batches, packed
-from lakehouse_source.spark.reading.moments import moment_of
-from lakehouse_source.spark.reading.packing import decoded_share, pack
-from lakehouse_source.spark.reading.task_read import StreamPartition, StreamTaskReader
+from lakehouse_source.spark.reading.frame_options import moment_of
+from lakehouse_source.spark.reading.task_read import (
+    StreamPartition,
+    StreamTaskReader,
+    decoded_share,
+    pack,
+)
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,

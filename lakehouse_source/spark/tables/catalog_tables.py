@@ -27,7 +27,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
     ResponseKey,
     Stage,
 )
-from lakehouse_source.spark.reading.decode_conditions import decode, literal_value
+from lakehouse_source.spark.reading.pushdown import decode, literal_value
 from lakehouse_source.spark.session.catalog_request import (
     Place,
     Request,

@@ -20,8 +20,8 @@ from lakehouse_source.catalog.qualified_names import QualifiedName
 from lakehouse_source.datasets import DatasetCatalog
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.model import CompactionResult
+from lakehouse_source.operations import OPERATIONS
 from lakehouse_source.operations.entry import Call, Operation, Parameter, Subject
-from lakehouse_source.operations.listing import OPERATIONS
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.inspect import ARROW_TYPES
 from lakehouse_source.result_tables import Column, Type

@@ -22,7 +22,7 @@ from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.schema.fields import without_metadata
 from lakehouse_source.schema.merge import dataframe_schema
 from lakehouse_source.spark.protocol.vocabulary import Command, Message, Mode, Row, Statement
-from lakehouse_source.spark.reading.decode_conditions import decode, decode_supported
+from lakehouse_source.spark.reading.pushdown import decode, decode_supported
 from lakehouse_source.spark.session.options import (
     PARTITION_MODES,
     STATEMENT_OPTIONS,
@@ -41,8 +41,7 @@ from lakehouse_source.spark.session.secrets import (
 )
 from lakehouse_source.spark.types import arrow_schema, spark_schema
 from lakehouse_source.spark.writing.column_changes import evolved
-from lakehouse_source.spark.writing.frame_writers import PlakeStreamWriter, PlakeWriter
-from lakehouse_source.spark.writing.in_tasks import Followed
+from lakehouse_source.spark.writing.frame_writers import Followed, PlakeStreamWriter, PlakeWriter
 from lakehouse_source.spark.writing.row_change_write import RowChangeWriter, RowColumns
 from lakehouse_source.storage import without_transaction
 from lakehouse_source.write.commit.begin import begin

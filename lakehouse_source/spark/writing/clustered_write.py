@@ -1,4 +1,4 @@
-"""Door. `write`: clusters the rows of a frame for pruning, then writes with format `plake`.
+"""Door. `write`: clusters the rows of a frame for pruning, then writes; and `last_commit`.
 
 A plain write moves no rows: each task writes a file for each of its partition values, and the
 statistics of every file are as wide as the data. Here Spark first moves the rows of a partition,
@@ -7,6 +7,7 @@ and rows with similar values, into the same files.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +16,61 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names, path_text
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.layout import Curve
+from lakehouse_source.model import TransactionRecord
 from lakehouse_source.parquet.writer import column_arrays
 from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.schema.variant_paths import split
 from lakehouse_source.spark.session.options import on_branch
-from lakehouse_source.spark.session.secrets import PREFIX, take_configuration
+from lakehouse_source.spark.session.secrets import PREFIX, catalog_of_query, take_configuration
 from lakehouse_source.spark.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+
+def last_commit(spark: Any) -> TransactionRecord | None:
+    """The commit of the last INSERT, UPDATE, DELETE, MERGE or `df.write` of this session.
+
+    None: it changed nothing, was skipped or was in a transaction that has ended, or the session has
+    not written. Its `summary` has `rows_added` and `rows_removed`; after DELETE, UPDATE and MERGE
+    also `rows_deleted`, `rows_updated` and `rows_inserted`. Streams, and statements of other
+    sessions, do not count.
+
+    Raises:
+        InvalidOptionError: the session has no planner extension, or is one of Spark Connect, whose
+            server does not tell; `SELECT * FROM t.history` has all commits.
+
+    >>> lake.spark.open(spark, "/data/flights").delete("carrier = 'AA'")
+    >>> commit = lake.spark.last_commit(spark)
+    >>> commit.operation, commit.summary["rows_deleted"]
+    ('delete', 1)
+    """
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        raise InvalidOptionError(
+            option="spark",
+            reason="is a session of Spark Connect, whose server does not tell which commit was the "
+            "last. SELECT * FROM t.history has all commits of a table.",
+        )
+    found = spark._jvm.io.plake.spark.core.LastCommit
+    if not callable(getattr(found, "of", None)):
+        raise InvalidOptionError(
+            option="spark",
+            reason="has no planner extension, which knows the commit. Call "
+            "lakehouse_source.spark.enable(spark) first.",
+        )
+    packed = found.of(session)
+    if packed is None:
+        return None
+    # The planning worker of this application made it, and the JVM kept it in memory.
+    writer = pickle.loads(bytes(packed))
+    with (
+        Address(writer.path, catalog_of_query(writer.catalog)).open() as catalog,
+        catalog.read() as reader,
+    ):
+        return reader.transaction_by_write_id(writer.staged.write_id)
 
 
 # --- Distributes the rows of a frame to Spark's tasks along a curve through several columns.

@@ -14,7 +14,7 @@ from pyspark.sql.types import _parse_datatype_json_value as parse_type
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import Snapshot
 from lakehouse_source.spark.protocol.vocabulary import Change, Computed, RequestKey
-from lakehouse_source.spark.reading.decode_conditions import literal_value
+from lakehouse_source.spark.reading.pushdown import literal_value
 from lakehouse_source.spark.types import arrow_schema
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 

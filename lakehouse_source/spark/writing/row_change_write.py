@@ -26,8 +26,14 @@ from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.fields import FILE, POSITION, ROW, hidden_columns, unused_names
 from lakehouse_source.spark.protocol.vocabulary import Row
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
-from lakehouse_source.spark.writing.frame_writers import FilesWritten, PlakeWriter
-from lakehouse_source.spark.writing.in_tasks import Followed, of_task, seen_in_task, shortened
+from lakehouse_source.spark.writing.frame_writers import (
+    FilesWritten,
+    Followed,
+    PlakeWriter,
+    of_task,
+    seen_in_task,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from lakehouse_source.write.commit.options import StagedWrite
