@@ -186,7 +186,7 @@ final class AggregateRequest {
     return places;
   }
 
-  /** The request as {@code lakehouse_source/spark/reading/aggregate_pushdown.py} reads it. */
+  /** The request as {@code lakehouse_source/spark/reading/catalog_read.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
         .putStringArray(Vocabulary.Key.GROUP, groups.toArray(new String[0]))

@@ -28,7 +28,7 @@ import org.apache.spark.sql.types.StructType;
  * Spark's predicates that compare columns with literals, as trees in the form of {@code Node} in
  * {@code protocol/vocabulary.py}, with which metadata of a schema are made. {@link ExpressionData}
  * makes the trees of other conditions. The reading side is
- * {@code lakehouse_source/spark/reading/decode_conditions.py}.
+ * {@code lakehouse_source/spark/reading/pushdown.py}.
  *
  * <p>A predicate without a tree is left out where that makes the condition weaker and not
  * stronger: it is a term of an AND that is not under NOT.
