@@ -75,7 +75,7 @@ def inside(folder: Path, master: str) -> int:
     spark.conf.set(Setting.READER, Reader.PYTHON)
     pruned = some._explain_string()  # type: ignore[operator]
     spark.conf.unset(Setting.READER)
-    if "PushedFilters: [(id = 5) OR" not in pruned:
+    if "PushedFilters: [((id = 5L) OR (year(d) = 2023))" not in pruned:
         wrong.append("the extension is not there: " + pruned)
     if "LocalTableScan" not in ours.t.groupBy().count()._explain_string():  # type: ignore[operator]
         wrong.append("no answer from the catalog")

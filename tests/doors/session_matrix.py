@@ -261,6 +261,8 @@ class Steps:
 def run(sequence: str, folder: Path, names: Iterable[str] = EQUIPPED) -> list[dict[str, Any]]:
     """What the job did in each session of a sequence but the first, in a new process."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
+        environment.pop(name, None)  # of a caller's own client
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     if sequence.startswith("defaults:"):
         from lakehouse_source.spark import planner_jar
