@@ -2165,7 +2165,7 @@ MUTANTS = [
         LAYOUT,
         (
             "layout: a sort column can be dropped",
-            "if field_id(before.field(column)) not in ids:",
+            "if field_id(before.field(_column_of(name, before))) not in ids:",
             "if False:",
         ),
     ),

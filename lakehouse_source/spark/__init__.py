@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         PlakeTableBuilder,
     )
     from lakehouse_source.spark.tables.transaction import transaction
-    from lakehouse_source.spark.writing.clustered_write import last_commit, write
+    from lakehouse_source.spark.writing.clustered_write import write
+    from lakehouse_source.spark.writing.last_commit import last_commit
     from lakehouse_source.spark.writing.statements import PlakeMergeBuilder
 
 __all__ = [
@@ -63,7 +64,7 @@ _LATER = {
         ("IdentityGenerator", "PlakeOptimizeBuilder", "PlakeTableBuilder"), "tables.table_builder"
     ),
     "PlakeMergeBuilder": "writing.statements",
-    "last_commit": "writing.clustered_write",
+    "last_commit": "writing.last_commit",
 }
 
 

@@ -1,4 +1,4 @@
-"""Door. `write`: clusters the rows of a frame for pruning, then writes; and `last_commit`.
+"""Door. `write`: clusters the rows of a frame for pruning, then writes with format `plake`.
 
 A plain write moves no rows: each task writes a file for each of its partition values, and the
 statistics of every file are as wide as the data. Here Spark first moves the rows of a partition,
@@ -7,8 +7,7 @@ and rows with similar values, into the same files.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,61 +15,17 @@ import pyarrow as pa
 from lakehouse_source.arguments import column_names, path_text
 from lakehouse_source.errors import DatasetNotFoundError, InvalidOptionError, SchemaMismatchError
 from lakehouse_source.layout import Curve
-from lakehouse_source.model import TransactionRecord
 from lakehouse_source.parquet.writer import column_arrays
 from lakehouse_source.properties import DatasetProperties
 from lakehouse_source.read.address import Address, PathLike
 from lakehouse_source.schema.fields import find_name
 from lakehouse_source.schema.variant_paths import split
 from lakehouse_source.spark.session.options import on_branch
-from lakehouse_source.spark.session.secrets import PREFIX, catalog_of_query, take_configuration
+from lakehouse_source.spark.session.secrets import PREFIX, take_configuration
 from lakehouse_source.spark.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-
-def last_commit(spark: Any) -> TransactionRecord | None:
-    """The commit of the last INSERT, UPDATE, DELETE, MERGE or `df.write` of this session.
-
-    None: it changed nothing, was skipped or was in a transaction that has ended, or the session has
-    not written. Its `summary` has `rows_added` and `rows_removed`; after DELETE, UPDATE and MERGE
-    also `rows_deleted`, `rows_updated` and `rows_inserted`. Streams, and statements of other
-    sessions, do not count.
-
-    Raises:
-        InvalidOptionError: the session has no planner extension, or is one of Spark Connect, whose
-            server does not tell; `SELECT * FROM t.history` has all commits.
-
-    >>> lake.spark.open(spark, "/data/flights").delete("carrier = 'AA'")
-    >>> commit = lake.spark.last_commit(spark)
-    >>> commit.operation, commit.summary["rows_deleted"]
-    ('delete', 1)
-    """
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        raise InvalidOptionError(
-            option="spark",
-            reason="is a session of Spark Connect, whose server does not tell which commit was the "
-            "last. SELECT * FROM t.history has all commits of a table.",
-        )
-    found = spark._jvm.io.plake.spark.core.LastCommit
-    if not callable(getattr(found, "of", None)):
-        raise InvalidOptionError(
-            option="spark",
-            reason="has no planner extension, which knows the commit. Call "
-            "lakehouse_source.spark.enable(spark) first.",
-        )
-    packed = found.of(session)
-    if packed is None:
-        return None
-    # The planning worker of this application made it, and the JVM kept it in memory.
-    writer = pickle.loads(bytes(packed))
-    with (
-        Address(writer.path, catalog_of_query(writer.catalog)).open() as catalog,
-        catalog.read() as reader,
-    ):
-        return reader.transaction_by_write_id(writer.staged.write_id)
 
 
 # --- Distributes the rows of a frame to Spark's tasks along a curve through several columns.
@@ -266,6 +221,9 @@ def write(
     writer.save(path_text("path", uri))
 
 
+_FLAT = "partition_by or sort_by"
+
+
 def _placed(
     df: DataFrame,
     existing: DatasetProperties,
@@ -278,18 +236,18 @@ def _placed(
     Without given columns, by those of the dataset; a column that the frame lacks is NULL in all
     rows.
     """
-    layout, in_folders = existing.layout, _columns_of(df, partitions)
+    layout = existing.layout
+    in_folders = tuple(name for (name,) in _paths_of(df, partitions, _column_at, _FLAT))
     if cluster_columns is not None:
-        paths = _paths_of(df, cluster_columns)
+        paths = _paths_of(df, cluster_columns, _path_of, "cluster_by")
     else:
         names = () if sort_columns else layout.cluster_by or ()
         found = [_path_of(df, name) for name in names]
         paths = [path for path in found if path is not None]
     paths = [path for path in paths if path[0] not in in_folders]
     if sort_columns is None:
-        own = layout.sort_by or ()
-        sort_columns = [name for name in own if find_name(name, df.columns) or _path_of(df, name)]
-    by = [(":" in name and _path_of(df, name)) or _columns_of(df, [name]) for name in sort_columns]
+        sort_columns = [name for name in layout.sort_by or () if _sorted_at(df, name)]
+    by = _paths_of(df, sort_columns, _sorted_at, _FLAT)
     return along_curve(df, in_folders, paths) if paths else _clustered(df, in_folders, by)
 
 
@@ -299,7 +257,7 @@ def _clustered(
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted(name)) for name in partitions]
-    columns += [column for path in dict.fromkeys(by) for column in _columns_at(df, path)]
+    columns += [column for path in by for column in _columns_at(df, path)]
     if not columns:
         return df
     # Ranges over all columns, so that the sort columns divide a large partition. Without an order,
@@ -321,43 +279,40 @@ def _existing_properties(
         return DatasetProperties()
 
 
-def _columns_of(df: DataFrame, names: Sequence[str]) -> tuple[str, ...]:
-    """The columns as the frame spells them, each once.
-
-    Raises:
-        SchemaMismatchError: the frame lacks a column.
-    """
-    chosen: dict[str, None] = {}
-    for name in names:
-        found = find_name(name, df.columns)
-        if found is None:
-            raise SchemaMismatchError(
-                column=name,
-                reason="is named in partition_by or sort_by and is not in the frame",
-                hint=f"It has: {', '.join(df.columns)}.",
-            )
-        chosen[found] = None
-    return tuple(chosen)
-
-
-def _paths_of(df: DataFrame, names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The leaf columns that dotted paths name.
+def _paths_of(
+    df: DataFrame,
+    names: Sequence[str],
+    find: Callable[[DataFrame, str], tuple[str, ...] | None],
+    option: str,
+) -> list[tuple[str, ...]]:
+    """Where the columns are that an option names, as the frame spells them, each once.
 
     Raises:
         SchemaMismatchError: the frame lacks a column.
     """
     paths: dict[tuple[str, ...], None] = {}
     for name in names:
-        path = _path_of(df, name)
+        path = find(df, name)
         if path is None:
-            shown = ", ".join(".".join(path) for path in leaf_columns(df).values())
+            known = map(".".join, leaf_columns(df).values()) if find is _path_of else df.columns
             raise SchemaMismatchError(
                 column=name,
-                reason="is named in cluster_by and is not in the frame",
-                hint=f"It has: {shown}.",
+                reason=f"is named in {option} and is not in the frame",
+                hint=f"It has: {', '.join(known)}.",
             )
         paths[path] = None
     return list(paths)
+
+
+def _column_at(df: DataFrame, name: str) -> tuple[str, ...] | None:
+    """A column; None: the frame lacks it."""
+    found = find_name(name, df.columns)
+    return None if found is None else (found,)
+
+
+def _sorted_at(df: DataFrame, name: str) -> tuple[str, ...] | None:
+    """A column, or what is in a VARIANT; None: the frame lacks it."""
+    return _column_at(df, name) or (_path_of(df, name) if ":" in name else None)
 
 
 def _path_of(df: DataFrame, name: str) -> tuple[str, ...] | None:

@@ -243,11 +243,9 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
         return tuple(name for name in found if name is not None and name in known)
 
     def named(name: str) -> str | None:
-        if name in before.names:
-            return names.get(field_id(before.field(name)))
-        column, _, path = name.partition(":")  # a path of VARIANT
-        column_now = names.get(field_id(before.field(column)))
-        return None if column_now is None else f"{column_now}:{path}"
+        column = _column_of(name, before)
+        now = names.get(field_id(before.field(column)))
+        return None if now is None else now + name.removeprefix(column)
 
     def paths_now(given: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if given is None:
@@ -266,12 +264,16 @@ def in_schema(layout: Layout, before: pa.Schema, after: pa.Schema) -> Layout:
     )
 
 
+def _column_of(name: str, schema: pa.Schema) -> str:
+    """The column that a name of the layout is, or in which it is a path of VARIANT."""
+    return name if name in schema.names else name.partition(":")[0]
+
+
 def check_sort_columns_stay(layout: Layout, before: pa.Schema, after: pa.Schema) -> None:
     """Check that a change of the schema drops no column that files are sorted or clustered by."""
     ids = {field_id(field) for field in after}
     for name in layout.sort_by or ():
-        column = name if name in before.names else name.partition(":")[0]
-        if field_id(before.field(column)) not in ids:
+        if field_id(before.field(_column_of(name, before))) not in ids:
             raise SchemaMismatchError(
                 column=name,
                 reason="is a column that the files are sorted by and cannot be dropped",
