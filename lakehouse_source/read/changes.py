@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 
@@ -86,7 +86,8 @@ def starting_position(
         )
     if timestamp is not None:
         moment = parse_timestamp(timestamp, "startingTimestamp")
-        if moment > reader.now():
+        # SQLite's clock counts whole milliseconds: a time of this one is not in the future.
+        if moment - reader.now() >= timedelta(milliseconds=1):
             # The stream would also read rows that are committed before that time.
             raise InvalidOptionError(
                 option="startingTimestamp",
