@@ -2,16 +2,17 @@
 
     python integration/iceberg_clients.py [--clients FOLDER] [--only ENGINE,…]
 
-The clients are installed from pip into an environment in FOLDER, which is kept; tables and
-questions are those of integration/iceberg_tables.py. Each engine runs in a process of its own, over
-exported metadata and, where its name says so, by name through a server that runs here. A line is
-printed for each question, and a table at the end.
+The clients are installed from pip into an environment in FOLDER, which is kept (Iceberg's Spark
+runtime into one of its own); tables and questions are those of integration/iceberg_tables.py. Each
+engine runs in a process of its own, over exported metadata and, where its name says so, by name
+through a server that runs here. A line is printed for each question, and a table at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -32,9 +33,10 @@ DUCKDB = "1.5.5"
 EXTENSIONS = [f"duckdb-extension-{name}=={DUCKDB}" for name in ("avro", "httpfs", "iceberg")]
 PACKAGES = [f"duckdb=={DUCKDB}", *EXTENSIONS, "polars", "daft", "pyiceberg[pyarrow]", "chdb"]
 BY_MANIFESTS, BY_PLAN = "PyIceberg by name", "PyIceberg by /plan"
+SPARK, JARS = "Spark", "PLAKE_ICEBERG_JARS"
 ENGINES = (
     *("PyIceberg", BY_MANIFESTS, BY_PLAN, "DuckDB", "DuckDB by name"),
-    *("Polars", "Polars by name", "Daft", "Daft by name", "ClickHouse"),
+    *("Polars", "Polars by name", "Daft", "Daft by name", "ClickHouse", SPARK),
 )
 # What docs/engines.md lists, by engine, the beginning of a table's name, a condition if it is about
 # one, and what may come of it. Anything else must be equal.
@@ -47,6 +49,7 @@ KNOWN = (
     ("ClickHouse", "all types", None, "differs or error"),
     ("ClickHouse", "evolved", "c is null", "differs"),
     (BY_PLAN, "by ", None, "error"),
+    (SPARK, "all types", None, "error"),
 )
 Read = Callable[[dict[str, Any], dict[str, Any]], Any]
 
@@ -123,6 +126,8 @@ def reader(engine: str) -> Read:
         return _duckdb(by_name=engine.endswith("name"))
     if engine == "ClickHouse":
         return _clickhouse()
+    if engine == SPARK:
+        return _spark()
     return (_polars if engine.startswith("Polars") else _daft)(by_name=engine.endswith("name"))
 
 
@@ -245,8 +250,6 @@ def _daft(*, by_name: bool) -> Read:
 
 
 def _clickhouse() -> Read:
-    import os
-
     import chdb
 
     os.chdir("/")  # it reads files below the working folder only
@@ -257,6 +260,41 @@ def _clickhouse() -> Read:
         if "snapshot" in question:
             query += f" SETTINGS iceberg_snapshot_id = {question['snapshot']}"
         return chdb.query(query, "ArrowTable")
+
+    return read
+
+
+def _spark() -> Read:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    extension = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.jars", os.environ[JARS])
+        .config("spark.sql.extensions", extension)
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+
+    def read(table: dict[str, Any], question: dict[str, Any]) -> Any:
+        reader = spark.read.format("iceberg")
+        if "time" in question:
+            reader.option("as-of-timestamp", str(question["time"]))
+        elif "snapshot" in question:
+            reader.option("snapshot-id", str(question["snapshot"]))
+        frame = reader.load(table["path"])
+        if "where" in question:
+            frame = frame.where(question["where"])
+        if "columns" in question:
+            frame = frame.select(*(f"`{one}`" for one in question["columns"]))
+        batches = frame._collect_as_arrow()
+        if not batches:
+            return pa.table({name: [] for name in frame.columns})
+        return pa.Table.from_batches(batches)
 
     return read
 
@@ -317,6 +355,7 @@ def main() -> int:
         return read_all(Path(given.read[0]), given.read[1])
     sys.path.insert(0, str(ROOT))
     from integration import iceberg_tables
+    from integration.benchmarks import rivals
 
     python = environment(given.clients)
     failures, lines = 0, []
@@ -326,8 +365,14 @@ def main() -> int:
         with served(tables):
             (Path(name) / "tables.pickle").write_bytes(pickle.dumps(tables))
             for engine in given.only.split(","):
-                command = [str(python), __file__, "--read", name, engine]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+                used, settings = str(python), dict(os.environ)
+                if engine == SPARK:
+                    used, settings[JARS] = rivals.iceberg_spark()
+                    settings["PYSPARK_PYTHON"] = used
+                command = [used, __file__, "--read", name, engine]
+                with subprocess.Popen(
+                    command, stdout=subprocess.PIPE, text=True, env=settings
+                ) as process:
                     assert process.stdout is not None
                     for line in process.stdout:
                         print(line, end="", flush=True)

@@ -53,6 +53,7 @@ FAMILIES = {
     "commits": Family("commit_rates", "Small commits", 600),
     "changes": Family("row_changes", "Rows that change", 900),
     "promises": Family("promises", "Constraints", 600),
+    "iceberg": Family("iceberg_spark", "Iceberg's own Spark runtime", 1800),
     "streams": Family("streams", "Streams", 900),
     "micro_batches": Family("micro_batches", "A stream of 50,000 batches", 1800),
     "memory": Family("memory", "Memory", 900),

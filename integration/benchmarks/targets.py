@@ -153,6 +153,10 @@ TARGETS: tuple[Target, ...] = (
     _by_name("Q6"),
     _served("16 clients, 200 requests a second: 99 % within 100 ms", 100, "load, 99 %"),
     _served("the same, memory of the server: at most 512 MiB", 512, "load, peak memory", "MiB"),
+    *(Target(f"{question}, as a ratio to native Parquet: at most Iceberg's on its Spark",
+             1.0, "iceberg", question, "plake", "x native Parquet", "", "Iceberg")
+      for question in ("full scan", "point among 2,000 files", "append", "one-row INSERT",
+                       "DELETE of 0.1 %", "MERGE of 6,000")),
     Target("Spark append: at most 1.0 x a writer that discards its batches",
            1.0, "writes", "append", "plake", "s", "10,000,000 rows", "discard"),
     Target("100 micro-batches of 1,000 rows into a sink: at most 2.7 s",
