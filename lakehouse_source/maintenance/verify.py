@@ -17,12 +17,11 @@ from lakehouse_source.errors import CorruptDatasetError, StorageError
 from lakehouse_source.maintenance.reports import Difference, VerifyReport
 from lakehouse_source.maintenance.vacuum import in_parallel
 from lakehouse_source.model import DeletionVector, FileRecord, RowGroupMetadata
-from lakehouse_source.parquet.checked_footer import open_footer
+from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.page_index import LARGEST_PAGE_BYTES, oversized_page
 from lakehouse_source.read.address import Address
-from lakehouse_source.schema.fields import is_metadata, is_nested
-from lakehouse_source.schema.variant import holds_variant, is_variant
+from lakehouse_source.schema.fields import is_metadata
 from lakehouse_source.storage import Storage, sha256_of, split_shared
 
 # --- Compares the deletion vectors of a version with the catalog's records.
@@ -161,12 +160,12 @@ def _differences(
                 yield Difference(file.path, "SHA-256", sha256.hex(), found_sha256.hex())
         try:
             checked = open_footer(stored, file.path)
-            footer, stored_schema = checked.metadata, checked.arrow_schema
+            footer = checked.metadata
         except CorruptDatasetError as error:
             yield Difference(file.path, "footer", "readable", _in_a_line(error.reason))
             return
         if schema is not None:
-            yield from _other_columns(file.path, schema, stored_schema)
+            yield from _other_columns(file.path, schema, checked)
         if footer.num_rows != file.row_count:
             yield Difference(file.path, "rows", str(file.row_count), str(footer.num_rows))
         if footer.num_row_groups != len(groups):
@@ -199,25 +198,22 @@ def _differences(
                 yield from _unreadable_pages(parquet, file.path, index)
 
 
-def _other_columns(path: str, schema: pa.Schema, stored: pa.Schema) -> Iterator[Difference]:
+def _other_columns(path: str, schema: pa.Schema, footer: CheckedFooter) -> Iterator[Difference]:
     """Columns of a file that its schema lacks, by name or by type.
 
     A column that the file lacks is no difference: another commit may have added the column while
-    the file was written. Nested types are not compared, because nested fields are found by
-    position.
+    the file was written.
     """
     fields = {field.name: field for field in schema}
-    for field in stored:
+    for field in footer.arrow_schema:
         if is_metadata(field):
             continue  # a hidden column
         expected = fields.get(field.name)
         if expected is None:
             known = _in_a_line(", ".join(schema.names))
             yield Difference(path, "column", f"one of {known}", field.name)
-        elif is_variant(expected.type) and holds_variant(field.type):
-            continue
-        elif not is_nested(expected.type) and not field.type.equals(expected.type):
-            yield Difference(path, f"type of {field.name}", str(expected.type), str(field.type))
+        elif (other := footer.other_type(expected)) is not None:
+            yield Difference(path, f"type of {field.name}", str(expected.type), str(other))
 
 
 def _unreadable_pages(parquet: pq.ParquetFile, path: str, index: int) -> Iterator[Difference]:

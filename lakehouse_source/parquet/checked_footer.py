@@ -48,7 +48,7 @@ from lakehouse_source.parquet.thrift import (
     write_struct,
 )
 from lakehouse_source.schema.fields import children, is_nested, names_hold
-from lakehouse_source.schema.variant import METADATA, is_variant
+from lakehouse_source.schema.variant import METADATA, holds_variant, is_variant
 from lakehouse_source.schema.variant_paths import TypedPath, typed_paths
 
 # --- The Thrift structures of a footer: where its column chunks begin, and their contents.
@@ -317,6 +317,15 @@ class CheckedFooter:
                 found = typed_paths(field, stored, first[0])
                 yield from (one for one in found if not {*one.ids}.isdisjoint(ids))
 
+    def other_type(self, field: pa.Field) -> pa.DataType | None:
+        """The type of a column in the file where it is not that of `field`; None: it is.
+
+        `field` is the column as it was written. Only the footer says how stored numbers are meant,
+        and it has no checksum.
+        """
+        stored = self.arrow_schema.field(field.name).type
+        return None if _is_stored_as(field.type, stored) else stored
+
     @cached_property
     def variants(self) -> frozenset[tuple[str, ...]]:
         """The paths of the groups that are annotated as VARIANT."""
@@ -497,3 +506,17 @@ def _read_names(fields: Iterable[pa.Field]) -> None:
     for field in fields:
         _ = field.name
         _read_names(children(field.type))
+
+
+def _is_stored_as(written: pa.DataType, stored: pa.DataType) -> bool:
+    if is_variant(written):
+        return holds_variant(stored)
+    if not is_nested(written):
+        return bool(stored.equals(written))
+    inside, found = children(written), children(stored)
+    # Writers do not agree on the names of what lists and maps hold.
+    named = pa.types.is_struct(written)
+    return len(inside) == len(found) and all(
+        _is_stored_as(one.type, other.type) and (not named or one.name == other.name)
+        for one, other in zip(inside, found)
+    )

@@ -342,6 +342,8 @@ class StoredColumns:
                 continue
             stored = stored_by_id.get(field_id(field))
             if stored is not None and field.name not in self._spec.partition_by:
+                if not self._foreign and stored.name in file.footer.names:
+                    self._check_type(file, stored)
                 found.append(
                     narrowed(stored, field, by_id) if field.name in self._parts else stored
                 )
@@ -364,6 +366,15 @@ class StoredColumns:
             else field
             for field in found
         ]
+
+    def _check_type(self, file: OpenFile, written: pa.Field) -> None:
+        """Check that the values of a column mean what they meant when they were written."""
+        other = file.footer.other_type(written)
+        if other is not None:
+            raise CorruptDatasetError(
+                path=self._storage.display(self._task.path),
+                reason=f"its footer says {other} for column {written.name!r}, not {written.type}",
+            )
 
     def _check_lacks(self, file: OpenFile, lacking: Sequence[pa.Field]) -> None:
         """Check that a file lacks columns, and does not have them under other names."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakehouse_source as lake
@@ -105,3 +106,40 @@ def test_a_page_that_a_damaged_header_hides_is_missed(tmp_path: Path) -> None:
     for predicates in (None, "n = 5", "n <> 5"):
         with pytest.raises(lake.CorruptDatasetError, match="rows, and its footer says 1000"):
             dataset.scan(predicates).to_table()
+
+
+def test_a_footer_with_other_types_is_refused(tmp_path: Path) -> None:
+    """One bit made microseconds nanoseconds, and 2020 became 1970 without an error."""
+    inner = pa.struct({"at": pa.timestamp("us"), "big": pa.decimal128(9, 2)})
+    rows = pa.table(
+        {
+            "at": pa.array([10**15, None], pa.timestamp("us")),
+            "n": pa.array([7, 9], pa.int16()),
+            "inside": pa.array([{"at": 10**15, "big": 4}, None], inner),
+            "times": pa.array([[1, 2], []], pa.list_(pa.time64("us"))),
+        }
+    )
+    lake.write_dataset(rows, tmp_path, compression="none")
+    dataset = lake.open_dataset(tmp_path)
+    path = tmp_path / dataset.files()[0].path
+    whole = path.read_bytes()
+    written = pq.read_schema(path)
+    refused = set()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    for at in range(start, start + 400):  # the schema comes first
+        for bit in range(8):
+            changed = bytearray(whole)
+            changed[at] ^= 1 << bit
+            try:
+                found = pq.read_schema(pa.BufferReader(changed))
+            except (OSError, ValueError, pa.ArrowException):
+                continue
+            other = [n for n in written.names if n in found.names]
+            other = [n for n in other if found.field(n).type != written.field(n).type]
+            if other:
+                path.write_bytes(changed)
+                try:  # elements of lists may have other names
+                    assert dataset.scan().to_table().equals(rows), (at, bit, other)
+                except lake.PlakeError:
+                    refused.update(other)
+    assert refused == {*rows.column_names}
