@@ -5,7 +5,8 @@
 A text is drawn from a grammar, and most are then damaged: a token or a character is dropped,
 doubled, moved or put in. The number of a text decides everything about it. The exit code is 1
 when plake raised anything but its own error, read what Spark refuses, or found another value
-than Spark on one of the rows. `--record` writes a sample with Spark's verdicts to
+than Spark on one of the rows. Where an AND is decided by one term, an engine may leave out the
+other, which would fail: of a thousand texts one may fail in Spark alone. `--record` writes a sample with Spark's verdicts to
 `tests/pure/texts.json`, which the tests hold plake to without Spark.
 """
 
@@ -396,6 +397,8 @@ def main() -> int:
     print(dict(sorted(counts.items())))
     harmless = {"a value fails", *(f"{room} taken" for room in (CONDITION, EXPRESSION))}
     harmless |= {f"{room} refused" for room in (CONDITION, EXPRESSION)}
+    if 1000 * counts["a value, and Spark's fails"] <= evaluated.total():
+        harmless.add("a value, and Spark's fails")
     return 1 if counts.keys() - harmless else 0
 
 
