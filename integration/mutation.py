@@ -812,8 +812,26 @@ MUTANTS = [
         ("pure/test_layout_depth.py",),
         (
             "a range ends before its last value",
-            "depths = pc.subtract(begun, _before(ended))",
-            "depths = pc.subtract(begun, ended)",
+            'np.searchsorted(ends, points, "left")',
+            'np.searchsorted(ends, points, "right")',
+        ),
+    ),
+    *_in(
+        "catalog/sql/packed_columns.py",
+        ("verbs/test_file_arrays.py",),
+        (
+            "a key that holds the separator becomes two",
+            "        if len(column) != count:",
+            "        if len(column) < count:",
+        ),
+    ),
+    *_in(
+        "catalog/backends/sqlite.py",
+        ("verbs/test_file_arrays.py",),
+        (
+            "joined values of another type are read",
+            "found = None if strange else unpack(columns, packed)",
+            "found = unpack(columns, packed)",
         ),
     ),
     *_in(

@@ -5,7 +5,6 @@ The records of a million files would not fit into memory.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,53 +58,75 @@ _NOT_RECORDED = object()
 
 def live_files(reader: CatalogReader, snapshot: Snapshot) -> LiveFiles:
     """The files of the version, with their sizes, rows, versions and partitions."""
-    ids, sizes, rows, versions, groups = (array("q") for _ in range(5))
-    codes: dict[tuple[object, ...], int] = {}
+    pages: list[list[pa.Array]] = []
+    codes: dict[object, int] = {}
     for page in reader.sweep_files(snapshot.dataset.id, snapshot.version):
-        for place, numbers in ((0, ids), (1, sizes), (2, rows), (4, versions)):
-            numbers.extend([row[place] for row in page])
-        if snapshot.partition_by:
-            groups.extend(_groups(reader, snapshot, page, codes))
-    return LiveFiles(
-        _array(ids),
-        _array(sizes),
-        _array(rows),
-        _array(versions),
-        _array(groups) if snapshot.partition_by else None,
-    )
+        ids, sizes, rows, _, versions = page
+        groups = [_groups(reader, snapshot, page, codes)] if snapshot.partition_by else []
+        pages.append([ids, sizes, rows, versions, *groups])
+    nothing = [pa.array([], pa.int64())] * (5 if snapshot.partition_by else 4)
+    ids, sizes, rows, versions, *groups = map(pa.concat_arrays, zip(nothing, *pages))
+    del pages
+    files = LiveFiles(ids, sizes, rows, versions, groups[0] if groups else None)
+    return files if _are_ordered(files) else _ordered(files)
 
 
-def _array(numbers: array[int]) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+def _are_ordered(files: LiveFiles) -> bool:
+    """Tell whether files are in the order of versions and ids."""
+    if len(files) < 2:
+        return True
+    (ids, later), (versions, above) = ((one[:-1], one[1:]) for one in (files.ids, files.versions))
+    follows = pc.and_(pc.equal(versions, above), pc.less(ids, later))
+    return bool(pc.all(pc.or_(pc.less(versions, above), follows)).as_py())
+
+
+def _ordered(files: LiveFiles) -> LiveFiles:
+    keys = pa.table([files.versions, files.ids], ["version", "id"])
+    order = pc.sort_indices(keys, [("version", "ascending"), ("id", "ascending")])
+    groups = None if files.groups is None else files.groups.take(order)
+    columns = (files.ids, files.sizes, files.rows, files.versions)
+    ids, sizes, rows, versions = (one.take(order) for one in columns)
+    return LiveFiles(ids, sizes, rows, versions, groups)
 
 
 def _groups(
     reader: CatalogReader,
     snapshot: Snapshot,
-    page: Sequence[Sequence[int]],
-    codes: dict[tuple[object, ...], int],
-) -> list[int]:
+    page: Sequence[pa.Array],
+    codes: dict[object, int],
+) -> pa.Array:
     """A number for the partition of each file of a page; `codes` are those given so far."""
     texts = snapshot.partition_texts()
-    by_key: dict[str, dict[int, str | None]] = {}
-    ids = [row[0] for row in page]  # the write that began first may have ended last
-    for id, key, value in reader.sweep_partitions(
-        snapshot.dataset.id, snapshot.version, min(ids), max(ids)
-    ):
-        by_key.setdefault(key, {})[id] = value
+    ids, schema_versions = page[0], page[3]
+    by_key: dict[str, tuple[list[object], list[pa.Array]]] = {}
+    for key, value, some in reader.sweep_partitions(snapshot.dataset.id, snapshot.version, ids):
+        values, files = by_key.setdefault(key, ([_NOT_RECORDED], []))
+        values.append(value)
+        files.append(some)
     keys = tuple(sorted(by_key))
-    values = [by_key[key] for key in keys]
-    numbers = []
-    for id, size, count, schema_version, version in page:
-        # Many files share the same recorded values.
-        recorded = (schema_version, keys, *[one.get(id, _NOT_RECORDED) for one in values])
-        number = codes.get(recorded)
-        if number is None:
-            own = {key: one[id] for key, one in zip(keys, values) if id in one}
-            file = FileRecord(id, "", size, count, schema_version, version, own, True)
-            number = codes[recorded] = codes.setdefault(("values", *texts(file)), len(codes))
-        numbers.append(number)
-    return numbers
+    # Many files share the same recorded values. `shared` has a number for each combination of them,
+    # from 0 on: a column more multiplies it by the number of the column's values at most.
+    shared = schema_versions.dictionary_encode().indices.cast(pa.int64())
+    chosen = []
+    for key in keys:
+        values, files = by_key[key]
+        ends = pa.array(accumulate(len(some) for some in files), pa.int64())
+        numbers = pa.array(range(1, len(values)), pa.int64())
+        each = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, numbers))
+        places = pc.index_in(ids, value_set=pa.concat_arrays(files))
+        chosen.append(pc.fill_null(each.take(places), 0))
+        both = pc.add(pc.multiply(shared, len(values)), chosen[-1])
+        shared = both.dictionary_encode().indices.cast(pa.int64())
+    combinations = pa.array(range((pc.max(shared).as_py() or 0) + 1), pa.int64())
+    examples = pc.index_in(combinations, value_set=shared)
+    columns = (one.take(examples).to_pylist() for one in (*page, *chosen))
+    found = []
+    for id, size, count, schema_version, version, *numbers in zip(*columns):
+        recorded = [by_key[key][0][number] for key, number in zip(keys, numbers)]
+        own = {key: one for key, one in zip(keys, recorded) if one is not _NOT_RECORDED}
+        file = FileRecord(id, "", size, count, schema_version, version, own, True)
+        found.append(codes.setdefault(tuple(texts(file)), len(codes)))
+    return pa.array(found, pa.int64()).take(shared)
 
 
 def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_id: int) -> Ranges:
@@ -114,14 +135,9 @@ def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_i
     Raises:
         CorruptDatasetError: the ends of a range are in the wrong order.
     """
-    ids = array("q")
-    lower, upper = list[pa.Array](), list[pa.Array]()
-    for page in reader.sweep_bounds(snapshot.dataset.id, column_id):
-        ids.extend([row[3] for row in page])
-        upper.append(pa.array([row[1] for row in page], pa.binary()))
-        lower.append(pa.array([row[2] for row in page], pa.binary()))
-    places = pc.index_in(_array(ids), value_set=files.ids).cast(pa.int64())
-    begins, ends = (pa.chunked_array(one, pa.binary()) for one in (lower, upper))
+    pages = list(zip(*reader.sweep_bounds(snapshot.dataset.id, column_id)))
+    ids, begins, ends = map(pa.chunked_array, pages)
+    places = pc.index_in(ids, value_set=files.ids).cast(pa.int64())
     # Skips files of other versions, and files in which every value is NULL.
     live = pc.and_(pc.is_valid(places), pc.not_equal(begins, EMPTY_LOWER))
     found = Ranges(*(_one(pc.filter(one, live)) for one in (places, begins, ends)))
@@ -130,7 +146,7 @@ def ranges(reader: CatalogReader, snapshot: Snapshot, files: LiveFiles, column_i
             path=snapshot.uri,
             reason=f"a bound of the column with id {column_id} is above the other end of its range",
         )
-    del places, begins, ends, lower, upper, live
+    del pages, ids, places, begins, ends, live
     # Frees the memory of the pages, before the caller needs memory for the ranges.
     pa.default_memory_pool().release_unused()
     return found

@@ -54,6 +54,7 @@ DUCKDB = Dialect(
     hex_lower="hex(lower)",
     hex_upper="hex(upper)",
     highest_id="SELECT last_value FROM duckdb_sequences() WHERE sequence_name = 'plake_ids'",
+    join_texts="string_agg",
 )
 
 

@@ -10,9 +10,12 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ClassVar, Generic
 
+import pyarrow as pa
+
 from lakehouse_source.catalog.backends.pool import Connection, Pool
 from lakehouse_source.catalog.base import ABANDONED_SECONDS, Catalog
 from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.packed_columns import Columns, of_rows
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.statements import Dialect, Row, Statement
 from lakehouse_source.catalog.sql.write_states import WriteState
@@ -61,6 +64,10 @@ class OpenSession(ABC, Generic[Connection]):
 
     def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
         return [self.query(text, values) for text, values in statements]
+
+    def columns(self, columns: Columns, rest: str, values: Sequence[Any]) -> list[pa.Array]:
+        names = ", ".join(name for name, _ in columns)
+        return of_rows(columns, self.query(f"SELECT {names} {rest}", values))
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int: ...

@@ -16,6 +16,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
+
 from lakehouse_source.catalog.backends.file_catalog import FileCatalog, Stamp
 from lakehouse_source.catalog.backends.pool import Pool, PooledConnection, forks
 from lakehouse_source.catalog.backends.pooled import OpenSession
@@ -29,6 +31,7 @@ from lakehouse_source.catalog.backends.sqlite_checks import (
     objects_of,
 )
 from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, unpack
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.statements import Row, Session
 from lakehouse_source.errors import (
@@ -392,6 +395,21 @@ class _SqliteSession(OpenSession[Connection]):
             check_types(connection, cursor.description, rows, statement, self.redacted_url)
         return rows
 
+    def columns(self, columns: Columns, rest: str, values: Sequence[Any]) -> list[pa.Array]:
+        connection = self._open()
+        with self.catalog._translated():
+            (encoding,) = connection.execute("PRAGMA encoding").fetchone()
+            found = None
+            if encoding == "UTF-8":  # in others SQLite would convert bytes that become a text
+                names, separators = _packed(columns)
+                statement = _rendered(f"{names} {rest}")
+                (*packed, strange) = connection.execute(
+                    statement, (*separators, *values)
+                ).fetchone()
+                found = None if strange else unpack(columns, packed)
+        # Row by row the types of the values are checked.
+        return super().columns(columns, rest, values) if found is None else found
+
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         with self.catalog._translated():
             return self._open().execute(_rendered(statement), values).rowcount
@@ -404,6 +422,24 @@ class _SqliteSession(OpenSession[Connection]):
 
     def id_list(self, ids: Iterable[int]) -> Any:
         return json.dumps(list(ids))
+
+
+def _packed(columns: Columns) -> tuple[str, list[bytes]]:
+    """A statement for `unpack`, up to its FROM, and its values; its last column is above 0 where a
+    value has not the type of its column.
+
+    To SQLite each number is below each text, and each text below all bytes.
+    """
+    names, strange, separators = ["count(*)"], [], []
+    for name, type_ in columns:
+        if pa.types.is_binary(type_):
+            names.append(f"CAST(group_concat({name}, ?) AS BLOB)")
+            strange.append(f"{name} < x''")
+            separators.append(SEPARATOR)
+        else:
+            names.append(f"group_concat({name})")
+            strange.append(f"{name} >= ''")
+    return f"SELECT {', '.join(names)}, sum({' OR '.join(strange)})", separators
 
 
 @lru_cache(maxsize=256)

@@ -49,6 +49,7 @@ SQLITE = Dialect(
     hex_lower="hex(lower)",
     hex_upper="hex(upper)",
     highest_id="SELECT seq FROM sqlite_sequence WHERE name = '$table'",
+    join_texts="group_concat",
 )
 
 

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse_source.catalog.sql import records
 from lakehouse_source.catalog.sql import search as searching
 from lakehouse_source.catalog.sql import statements as sql
 from lakehouse_source.catalog.sql.history_reader import within_int64
 from lakehouse_source.catalog.sql.removal import ExpiryReader
-from lakehouse_source.catalog.sql.statements import LIVE, TAGGED, Row, Session
+from lakehouse_source.catalog.sql.statements import LIVE, TAGGED, Session
 from lakehouse_source.catalog.sql.write_states import WriteStateReader
 from lakehouse_source.model import (
     DatasetRecord,
@@ -40,16 +43,26 @@ _REST = (
     "AND (f.removed_version IS NULL OR f.removed_version > ?) ORDER BY f.id LIMIT ?"
 )
 _LATER = f"{_FILE} WHERE {LIVE} AND f.version > ? ORDER BY f.version, f.id LIMIT ?"
+_FILE_COLUMNS = [
+    (name, pa.int64())
+    for name in ("id", "file_size_bytes", "row_count", "schema_version", "version")
+]
+_FILES_BY_VALUE = "SELECT p.key, p.value, {join_texts}(CAST(p.file_id AS TEXT), ',') FROM"
 _PARTITIONS = (
-    "SELECT p.file_id, p.key, p.value FROM files AS f JOIN partitions AS p ON p.file_id = f.id "
-    f"WHERE {LIVE} AND f.id BETWEEN ? AND ? ORDER BY p.file_id, p.key"
+    f"{_FILES_BY_VALUE} files AS f JOIN partitions AS p ON p.file_id = f.id "
+    f"WHERE {LIVE} AND f.id BETWEEN ? AND ? GROUP BY p.key, p.value"
 )
+# Looking each file up takes five times as long as reading the values of all files, also of others.
+_ALL_PARTITIONS = (
+    f"{_FILES_BY_VALUE} partitions AS p WHERE p.file_id BETWEEN ? AND ? GROUP BY p.key, p.value"
+)
+_MOST_OTHERS = 4
 # In the order of the primary key: a page begins after the last row of the page before.
-_BOUNDS = (
-    "SELECT level, upper, lower, file_id FROM column_bounds "
-    "WHERE dataset_id = ? AND column_id = ? AND (level, upper, lower, file_id) > (?, ?, ?, ?) "
-    "ORDER BY level, upper, lower, file_id LIMIT ?"
-)
+_KEY = "level, upper, lower, file_id"
+_BOUNDS = f"FROM column_bounds WHERE dataset_id = ? AND column_id = ? AND ({_KEY}) > (?, ?, ?, ?)"
+_PAGE_END = f"SELECT {_KEY} {_BOUNDS} ORDER BY {_KEY} LIMIT 1 OFFSET ?"
+_BOUNDS_PAGE = f"{_BOUNDS} AND ({_KEY}) <= (?, ?, ?, ?)"
+_BOUNDS_COLUMNS = [("file_id", pa.int64()), ("lower", pa.binary()), ("upper", pa.binary())]
 # A file that was restored has several rows: it is freed when no row needs it. A vacuum frees files
 # of class 0; an expiry of old versions and then a vacuum free files of class 1.
 _OLD_BYTES = f"""SELECT class, count(*), sum(size) FROM (
@@ -67,36 +80,51 @@ class SweepReader:
 
     _session: Session
 
-    def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[Row]]:
-        """Id, bytes, rows, schema version and version of each live file, by version and id."""
+    def sweep_files(self, dataset_id: int, version: int) -> Iterator[list[pa.Array]]:
+        """Id, bytes, rows, schema version and version of each live file.
+
+        A page has files that follow those of the page before by version and id; within a page
+        they have any order.
+        """
         version, begun, last = within_int64(version), -1, -1
         while True:
-            page = self._session.query(_REST, (dataset_id, begun, last, version, PAGE))
-            if len(page) < PAGE:
-                page += self._session.query(
-                    _LATER, (dataset_id, version, version, begun, PAGE - len(page))
-                )
-            if page:
+            page = self._files_page(_REST, (dataset_id, begun, last, version, PAGE))
+            left = PAGE - len(page[0])
+            if left:
+                more = self._files_page(_LATER, (dataset_id, version, version, begun, left))
+                page = [pa.concat_arrays(both) for both in zip(page, more)]
+            if len(page[0]):
                 yield page
-            if len(page) < PAGE:
+            if len(page[0]) < PAGE:
                 return
-            last, begun = page[-1][0], page[-1][4]
+            ids, versions = page[0], page[4]
+            begun = pc.max(versions).as_py()
+            last = pc.max(ids.filter(pc.equal(versions, begun))).as_py()
 
-    def sweep_partitions(self, dataset_id: int, version: int, first: int, last: int) -> list[Row]:
-        """File id, key and value of each partition value of the live files with ids in a range."""
-        version = within_int64(version)
-        return self._session.query(_PARTITIONS, (dataset_id, version, version, first, last))
+    def _files_page(self, statement: str, values: Sequence[int]) -> list[pa.Array]:
+        return self._session.columns(_FILE_COLUMNS, f"FROM ({statement}) AS page", values)
 
-    def sweep_bounds(self, dataset_id: int, column_id: int) -> Iterator[list[Row]]:
-        """Of each row of the index, of any file: level, upper key, lower key and file."""
+    def sweep_partitions(
+        self, dataset_id: int, version: int, ids: pa.Array
+    ) -> Iterator[tuple[str, str | None, pa.Array]]:
+        """Key, value and files of each partition value of some live files, and of other files."""
+        version, first, last = within_int64(version), pc.min(ids).as_py(), pc.max(ids).as_py()
+        statement = _ALL_PARTITIONS
+        values: tuple[int, ...] = (first, last)
+        if last - first > _MOST_OTHERS * len(ids):
+            statement, values = _PARTITIONS, (dataset_id, version, version, *values)
+        for key, value, found in self._session.query(statement, values):
+            texts = pc.split_pattern(pa.array([found], pa.large_string()), ",").flatten()
+            yield key, value, pc.cast(texts, pa.int64())
+
+    def sweep_bounds(self, dataset_id: int, column_id: int) -> Iterator[list[pa.Array]]:
+        """Of each row of the index, of any file, in any order: file, lower key and upper key."""
+        column = (dataset_id, column_id)
         after: Sequence[object] = (-1, b"", b"", -1)
-        while True:
-            page = self._session.query(_BOUNDS, (dataset_id, column_id, *after, PAGE))
-            if page:
-                yield page
-            if len(page) < PAGE:
-                return
-            after = page[-1]
+        while ends := self._session.query(_PAGE_END, (*column, *after, PAGE - 1)):
+            yield self._session.columns(_BOUNDS_COLUMNS, _BOUNDS_PAGE, (*column, *after, *ends[0]))
+            after = ends[0]
+        yield self._session.columns(_BOUNDS_COLUMNS, _BOUNDS, (*column, *after))
 
     def old_files(self, dataset: DatasetRecord) -> tuple[tuple[int, int], tuple[int, int]]:
         """Files and bytes that only expired versions have, and that only older versions have."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # --- What databases spell differently in the statements of the catalog.
 
@@ -27,7 +30,8 @@ class Dialect:
     spans in the same way. `spans` is a bound relation of spans, empty where each span is bound by
     itself; `levels` tells which levels a column has; it is empty if seeking in the index is slower
     than reading it. `hex_lower` and `hex_upper` are keys as hexadecimal text. `highest_id` is a
-    query for the highest id that was ever given in `$table`. `cascades`: rows that refer to deleted
+    query for the highest id that was ever given in `$table`. `join_texts` is the name of the
+    function that joins the texts of all rows. `cascades`: rows that refer to deleted
     ones go with them. `keep_file_ids` keep ids up to a number where a file must be there to keep
     them. `new_file_ids` gives a number of ids (at least one) that no file has or had;
     `id_pairs` is a bound JSON object as a relation of `old_id`, its keys, and `new_id`.
@@ -54,6 +58,7 @@ class Dialect:
     hex_lower: str
     hex_upper: str
     highest_id: str
+    join_texts: str
     cascades: bool = False
     keep_file_ids: tuple[str, ...] = ()
 
@@ -103,6 +108,14 @@ class Session(Protocol):
 
     def query_all(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """The rows of each of several statements, which are run one after the other."""
+
+    def columns(
+        self, columns: Sequence[tuple[str, pa.DataType]], rest: str, values: Sequence[Any]
+    ) -> list[pa.Array]:
+        """Columns of many rows, in any order; `rest` is the statement after their names.
+
+        They are integers and bytes, and never NULL.
+        """
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         """Run a statement; return how many rows it changed."""

@@ -14,6 +14,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 from psycopg import sql
 
 from lakehouse_source.catalog.backends import postgres_connections as connections
@@ -31,6 +32,7 @@ from lakehouse_source.catalog.backends.postgres_connections import (
 )
 from lakehouse_source.catalog.base import CatalogReader
 from lakehouse_source.catalog.sql import migrations
+from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, unpack
 from lakehouse_source.catalog.sql.statements import (
     IN_SPAN,
     LEVELS,
@@ -80,6 +82,7 @@ POSTGRES = Dialect(
     hex_upper="encode(upper, 'hex')",
     cascades=True,  # cascades need no rights to the rows
     highest_id="SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM $table_id_seq",
+    join_texts="string_agg",
 )
 
 
@@ -397,6 +400,11 @@ class _PostgresSession(OpenSession[Connection]):
         answers = self._run(statements)
         return [answer.rows for answer in answers[len(answers) - len(statements) :]]
 
+    def columns(self, columns: Columns, rest: str, values: Sequence[Any]) -> list[pa.Array]:
+        names, separators = _packed(columns)
+        found = unpack(columns, self.query(f"{names} {rest}", (*separators, *values))[0])
+        return super().columns(columns, rest, values) if found is None else found
+
     def execute(self, statement: str, values: Sequence[Any] = ()) -> int:
         return self._run([(statement, values)])[-1].count
 
@@ -437,6 +445,18 @@ class _PostgresSession(OpenSession[Connection]):
         wanted = [*self.unsent(), *((_rendered(text), values) for text, values in statements)]
         with self.catalog._translated():
             return connections.run(connection, wanted)
+
+
+def _packed(columns: Columns) -> tuple[str, list[bytes]]:
+    """A statement for `unpack`, up to its FROM, and its values."""
+    names, separators = ["count(*)"], []
+    for name, type_ in columns:
+        if pa.types.is_binary(type_):
+            names.append(f"string_agg({name}, CAST(? AS BYTEA))")
+            separators.append(SEPARATOR)
+        else:
+            names.append(f"string_agg(CAST({name} AS TEXT), ',')")
+    return f"SELECT {', '.join(names)}", separators
 
 
 @lru_cache(maxsize=256)
