@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -20,7 +21,12 @@ from sqlite_utils import Database
 import lakehouse_source
 from lakehouse_source.catalog import open_catalog, redact
 from lakehouse_source.catalog.backends.sqlite import SqliteCatalog, idle_connections
-from lakehouse_source.catalog.backends.sqlite_checks import NEW_CATALOG, digest_of, is_new_catalog
+from lakehouse_source.catalog.backends.sqlite_checks import (
+    NEW_CATALOG,
+    definitions_in,
+    digest_of,
+    is_new_catalog,
+)
 from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.write_states import described
@@ -280,6 +286,7 @@ class TestConnectionsKeptForTheNextCatalog:
         code = f"""
 import os, sys
 from pathlib import Path
+from typing import Any
 from lakehouse_source.catalog import open_catalog
 from lakehouse_source.catalog.backends import sqlite
 def look():
@@ -565,7 +572,28 @@ def test_a_new_catalog_is_known_by_its_digest(path: Path) -> None:
     with open_catalog(f"sqlite://{path}") as catalog, catalog.read():
         pass
     with closing(sqlite3.connect(path)) as connection:
-        assert digest_of(connection) == NEW_CATALOG
-        assert is_new_catalog(connection)
+        assert digest_of(definitions_in(connection)) == NEW_CATALOG
+        assert is_new_catalog(definitions_in(connection))
         connection.execute("CREATE TABLE catalog_more (id INTEGER)")
-        assert not is_new_catalog(connection)
+        assert not is_new_catalog(definitions_in(connection))
+
+
+def test_opening_a_catalog_reads_its_definitions_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement of Spark opens it in four processes, each time after another one wrote."""
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read():
+        pass
+    told: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*given: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*given, **named)
+        connection.set_trace_callback(told.append)
+        return connection
+
+    os.utime(path)  # no connection that was released is used again
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read():
+        pass
+    assert len([one for one in told if "sqlite_master" in one]) == 1

@@ -24,11 +24,13 @@ from lakehouse_source.catalog.backends.pooled import OpenSession
 from lakehouse_source.catalog.backends.sqlite_checks import (
     SQLITE,
     check_types,
+    definitions_in,
     is_new_catalog,
     learn_types,
     names_of_all_formats,
     objects_in,
     objects_of,
+    without_spaces,
 )
 from lakehouse_source.catalog.sql import migrations
 from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, unpack
@@ -236,11 +238,13 @@ class SqliteCatalog(FileCatalog[Connection]):
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA cache_size = -65536")
         # Before the file is changed in any way.
-        self._format_of(connection)
-        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
+        found = self._format_of(connection)
+        has_journal = connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete"
+        if not has_journal:
             self._check_trust()
             connection.execute("PRAGMA journal_mode = DELETE")
-        self._check_format(connection)
+        if found != migrations.LATEST or not has_journal:
+            self._check_format(connection)
 
     def _format_of(self, connection: Connection) -> int:
         if connection.in_transaction:
@@ -252,17 +256,17 @@ class SqliteCatalog(FileCatalog[Connection]):
             connection.execute("ROLLBACK")
 
     def _format_in_snapshot(self, connection: Connection) -> int:
-        found = objects_in(connection)
+        found = definitions_in(connection)
         number = 0
         if any((kind, name) == ("table", migrations.FORMAT_TABLE) for kind, name, _ in found):
             row = connection.execute("SELECT version FROM catalog_format").fetchone()
             number = row[0] if row else 0
             if type(number) is not int:
                 raise self._unavailable("column catalog_format.version has no integer")
-        if number == migrations.LATEST and is_new_catalog(connection):
+        if number == migrations.LATEST and is_new_catalog(found):
             learn_types(connection)
             return number
-        return self._checked_format(found, number, objects_of(number))
+        return self._checked_format(without_spaces(found), number, objects_of(number))
 
     def _migrate(self, connection: Connection) -> int:
         run: Callable[[str], object] = connection.execute

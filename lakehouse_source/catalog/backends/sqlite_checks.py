@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import lru_cache
 from operator import itemgetter
@@ -64,15 +64,20 @@ _TABLE_OF_SQLITE = re.compile(r"CREATETABLEsqlite_\w+\([a-z,]*\)")
 NEW_CATALOG = "18ef31e5386e38863e4f2dccecaa445382958dd891a46041c4304d1c8f3b10c3"
 
 
-def _rows(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+def definitions_in(connection: sqlite3.Connection) -> list[DatabaseObject]:
     """Kind, name and definition of every object in a database, without SQLite's own objects."""
     found = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
     return [row for row in found if not _is_of_sqlite(*row)]
 
 
+def without_spaces(definitions: Iterable[DatabaseObject]) -> frozenset[DatabaseObject]:
+    """The objects of `definitions_in`, as they are compared with those of a format."""
+    return frozenset((kind, name, "".join(sql.split())) for kind, name, sql in definitions)
+
+
 def objects_in(connection: sqlite3.Connection) -> frozenset[DatabaseObject]:
     """Every object in a database, without SQLite's own; definitions have no spaces."""
-    return frozenset((kind, name, "".join(sql.split())) for kind, name, sql in _rows(connection))
+    return without_spaces(definitions_in(connection))
 
 
 def _is_of_sqlite(kind: str, name: str, definition: str) -> bool:
@@ -84,14 +89,14 @@ def _is_of_sqlite(kind: str, name: str, definition: str) -> bool:
     return kind == "table" and _TABLE_OF_SQLITE.fullmatch("".join(definition.split())) is not None
 
 
-def digest_of(connection: sqlite3.Connection) -> str:
+def digest_of(definitions: Iterable[DatabaseObject]) -> str:
     """The SHA-256 of the exact definitions in a database."""
-    return hashlib.sha256(repr(sorted(_rows(connection))).encode()).hexdigest()
+    return hashlib.sha256(repr(sorted(definitions)).encode()).hexdigest()
 
 
-def is_new_catalog(connection: sqlite3.Connection) -> bool:
+def is_new_catalog(definitions: Iterable[DatabaseObject]) -> bool:
     """Tell whether a database has exactly the definitions of a new catalog."""
-    return digest_of(connection) == NEW_CATALOG
+    return digest_of(definitions) == NEW_CATALOG
 
 
 @lru_cache
