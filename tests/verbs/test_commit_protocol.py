@@ -550,6 +550,118 @@ class TestStreamsOfSmallCommits:
         assert lake.open_dataset(uri, catalog=catalog).history()[0].write_id == reserved
 
 
+class TestBeginsOfStatements:
+    """Spark begins statements in one process, and commits them in another."""
+
+    def start(self, catalog: lake.Catalog, uri: str, n: int) -> tuple[StagedWrite, pa.Table, bool]:
+        """Begin a statement; tell whether it changed the catalog."""
+        table = numbers(n)
+        with lake.open_catalog(catalog.url) as own, pytest.MonkeyPatch.context() as patch:
+            done: list[str] = []
+            kind = type(own.database)
+            original = kind._commit  # type: ignore[attr-defined]
+
+            def noted(self: Any, *arguments: Any) -> None:
+                done.append("committed")
+                original(self, *arguments)
+
+            patch.setattr(kind, "_commit", noted)
+            staged = begin(own, Address(uri, own), table.schema, WriteOptions(), ahead=True)
+        return staged, table, bool(done)
+
+    def end(self, catalog: lake.Catalog, staged: StagedWrite, table: pa.Table) -> None:
+        with lake.open_catalog(catalog.url) as own:
+            commit(own, staged, write_files(staged.spec, table.to_batches()))
+
+    def pending(self, catalog: lake.Catalog) -> set[str]:
+        with catalog.read() as reader:
+            return set(reader.silent_writes(-1))
+
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However long a step takes here, the statements follow one another closely."""
+        monkeypatch.setattr(reservations, "STREAM_SECONDS", 60.0)
+        monkeypatch.setattr(reservations, "RESERVED_SECONDS", 60.0)
+
+    def test_one_of_nine_registers(self, catalog: lake.Catalog, uri: str) -> None:
+        lake.write_dataset(numbers(-1), uri, catalog=catalog)
+        registers, seen = [], set()
+        for n in range(14):
+            staged, table, changed = self.start(catalog, uri, n)
+            # Vacuum leaves the files of a registered write alone: it is, before the first byte.
+            assert staged.write_id in self.pending(catalog)
+            registers.append(changed)
+            seen.add(staged.write_id)
+            self.end(catalog, staged, table)
+            assert staged.write_id not in self.pending(catalog)
+        assert registers == [True] * 4 + [False] * 8 + [True] + [False]
+        assert len(seen) == 14
+        assert values(catalog, uri) == list(range(-1, 14))
+
+    def test_statements_that_are_far_apart_register_themselves_only(
+        self, catalog: lake.Catalog, uri: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reservations, "STREAM_SECONDS", 0.0)
+        lake.write_dataset(numbers(-1), uri, catalog=catalog)
+        for n in range(6):
+            assert self.start(catalog, uri, n)[2]
+        assert len(self.pending(catalog)) == 6
+
+    def test_no_two_of_many_threads_get_the_same_write(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(-1), uri, catalog=catalog)
+
+        def begun(n: int) -> str:
+            address = Address(uri, catalog)
+            schema = numbers(n).schema
+            return begin(catalog, address, schema, WriteOptions(), ahead=True).write_id
+
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(begun, range(40)))
+        assert len(set(found)) == 40
+        assert set(found) <= self.pending(catalog)
+
+    @pytest.mark.parametrize("why", ["late", "given up", "dropped", "another process"])
+    def test_a_registration_that_cannot_be_used(
+        self, catalog: lake.Catalog, uri: str, why: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake.write_dataset(numbers(-1), uri, catalog=catalog)
+        begun = {self.start(catalog, uri, n)[0].write_id for n in range(4)}
+        ahead = self.pending(catalog) - begun
+        assert len(ahead) == 8
+        if why == "late":
+            monkeypatch.setattr(reservations, "RESERVED_SECONDS", -1.0)
+        elif why == "given up":
+            with catalog.write() as tx:
+                assert all(tx.fence_write(one) for one in ahead)
+        elif why == "dropped":
+            with catalog.write() as tx:
+                for one in ahead:
+                    tx.finish_pending(one)
+        else:
+            monkeypatch.setattr(reservations, "_process", -1)
+        staged, table, changed = self.start(catalog, uri, 9)
+        assert changed
+        assert staged.write_id not in ahead
+        self.end(catalog, staged, table)
+        assert values(catalog, uri) == [-1, 9]
+        if why == "late":
+            assert not ahead & self.pending(catalog)
+
+    def test_a_statement_that_is_refused_leaves_its_registration_to_the_next(
+        self, catalog: lake.Catalog, uri: str
+    ) -> None:
+        lake.write_dataset(numbers(-1), uri, catalog=catalog)
+        begun = {self.start(catalog, uri, n)[0].write_id for n in range(4)}
+        ahead = self.pending(catalog) - begun
+        wrong = pa.schema([("n", pa.string())])
+        with pytest.raises(lake.SchemaMismatchError):
+            begin(catalog, Address(uri, catalog), wrong, WriteOptions(), ahead=True)
+        taken = {self.start(catalog, uri, n)[0].write_id for n in range(8)}
+        assert taken == ahead
+
+
 class TestErrorsOfPostgres:
     """SQLSTATE decides whether to retry, not English error texts (ducklake #1311)."""
 

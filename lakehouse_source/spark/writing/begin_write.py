@@ -103,7 +103,7 @@ def batch_writer(
             with catalog.read() as reader:
                 newest = address.snapshot(catalog, reader)
             incoming, chosen = _evolving(evolved(address, newest, own[Message.EVOLUTION]), chosen)
-        staged = begin(catalog, address, incoming, chosen, base=base)
+        staged = begin(catalog, address, incoming, chosen, base=base, ahead=True)
     # Spark itself follows the session in writes to tables of its catalog.
     decides = staged.spec.partition_by and kind != Mode.EXISTING and table is None
     replaces_all = chosen.change is Change.OVERWRITE and not chosen.overwrite_schema
@@ -208,7 +208,7 @@ def begin_statement(
         incoming = dataframe_schema(without_metadata(newest.schema))
         if changes is not None:
             incoming, chosen = _evolving(base, chosen)
-        staged = begin(catalog, address, incoming, chosen, base=base.seen)
+        staged = begin(catalog, address, incoming, chosen, base=base.seen, ahead=True)
     # A DELETE or UPDATE changes all rows that it reads; a MERGE may leave some alone.
     rescans = statement.get(Statement.RESCANS, True)
     condition = None

@@ -141,50 +141,92 @@ def _data_files(storage: Storage, folder: str) -> Iterator[str]:
 # of one process follow one another closely, each commit therefore registers the next write in its
 # own transaction. A reservation that no write takes is a pending write without files; it is
 # abandoned later, like the write of a process that died.
+#
+# Spark commits in another process than the one in which its statements begin. There it is the
+# begins that follow one another closely, and one of them registers the writes of the next ones.
 
 
 # A stream is at least this many commits, each at most this long after the one before.
 STREAM_COMMITS = 8
 STREAM_SECONDS = 1.0
+# As many begins, each at most STREAM_SECONDS after the one before, are followed by more; then so
+# many are registered with one.
+STREAM_BEGINS = 4
+BEGINS_AHEAD = 8
 # How long a reservation can be used; far below the age at which a pending write is abandoned.
 RESERVED_SECONDS = 10.0
 
 
 @dataclass(slots=True)
 class _Stream:
+    """Commits, or begins, that follow one another; the last one, and the last registration."""
+
     commits: int = 0
     last: float = 0.0
-    # Write ids: one for each thread that commits at the same time.
+    registered: float = 0.0
+    # Write ids: one for each thread that commits at the same time, or for each begin that follows.
     reserved: list[str] = field(default_factory=list)
+
+    def note(self, now: float) -> None:
+        self.commits = self.commits + 1 if now - self.last < STREAM_SECONDS else 1
+        self.last = now
 
 
 _lock = threading.Lock()
 _process = os.getpid()
 # By catalog object and dataset key: a stream is one writer that keeps its catalog open.
 _streams: WeakKeyDictionary[Catalog, dict[str, _Stream]] = WeakKeyDictionary()
+# By the catalog's URL and dataset key: begins of statements, each of which opens its catalog.
+_begins: dict[tuple[str, str], _Stream] = {}
 
 
-def take(catalog: Catalog, key: str) -> tuple[str | None, list[str]]:
+def _stream(catalog: Catalog, key: str, ahead: bool) -> _Stream | None:
+    return _begins.get((catalog.url, key)) if ahead else _streams.get(catalog, {}).get(key)
+
+
+def take(catalog: Catalog, key: str, ahead: bool = False) -> tuple[str | None, list[str]]:
     """The id of a write that is registered already, and the ids that are too old to use.
 
-    The caller deletes the old registrations from the catalog.
+    The caller deletes the old registrations from the catalog. `ahead`: a begin registered it.
     """
     with _guard():
-        stream = _streams.get(catalog, {}).get(key)
+        stream = _stream(catalog, key, ahead)
         if stream is None or not stream.reserved:
             return None, []
-        if time.monotonic() - stream.last < RESERVED_SECONDS:
+        if time.monotonic() - stream.registered < RESERVED_SECONDS:
             return stream.reserved.pop(), []
         stale, stream.reserved = stream.reserved, []
         return None, stale
 
 
-def give_back(catalog: Catalog, key: str, reserved: str) -> None:
+def give_back(catalog: Catalog, key: str, reserved: str, ahead: bool = False) -> None:
     """Return a reservation: the write that took it did not begin."""
     with _guard():
-        stream = _streams.get(catalog, {}).get(key)
+        stream = _stream(catalog, key, ahead)
         if stream is not None:
             stream.reserved.append(reserved)
+
+
+def begins_ahead(catalog: Catalog, key: str) -> list[str]:
+    """Note a begin; new ids of the writes that it should register for those that follow."""
+    now = time.monotonic()
+    with _guard():
+        for old in [one for one, of in _begins.items() if now - of.last >= RESERVED_SECONDS]:
+            if old != (catalog.url, key):  # its reservations are told by `take`
+                del _begins[old]
+        stream = _begins.setdefault((catalog.url, key), _Stream())
+        stream.note(now)
+        wanted = stream.commits >= STREAM_BEGINS and not stream.reserved
+    return [str(uuid6.uuid7()) for _ in range(BEGINS_AHEAD)] if wanted else []
+
+
+def registered_ahead(catalog: Catalog, key: str, write_ids: Sequence[str]) -> None:
+    """Note that a begin registered the writes of the begins that follow it."""
+    with _guard():
+        stream = _begins.get((catalog.url, key))
+        if stream is not None and write_ids:
+            stream.registered = time.monotonic()
+            stream.reserved.extend(write_ids)
 
 
 def is_wanted(catalog: Catalog, key: str) -> bool:
@@ -204,18 +246,19 @@ def committed(catalog: Catalog, key: str, reserved: str | None) -> None:
     now = time.monotonic()
     with _guard():
         stream = _streams.setdefault(catalog, {}).setdefault(key, _Stream())
-        stream.commits = stream.commits + 1 if now - stream.last < STREAM_SECONDS else 1
-        stream.last = now
+        stream.note(now)
+        stream.registered = now
         if reserved is not None:
             stream.reserved.append(reserved)
 
 
 def _guard() -> threading.Lock:
-    global _lock, _process, _streams
+    global _lock, _process, _streams, _begins
     process = os.getpid()
     if process != _process:
         # A forked child: the reservations belong to its parent.
         _lock, _process, _streams = threading.Lock(), process, WeakKeyDictionary()
+        _begins = {}
     return _lock
 
 
@@ -233,12 +276,13 @@ def begin(
     options: WriteOptions,
     *,
     base: SeenVersion | None = None,
+    ahead: bool = False,
 ) -> StagedWrite:
     """Register a write to a dataset and fix the schema and layout of its files.
 
     `catalog` is the open catalog of `address`; `incoming` is the schema of the rows. The dataset is
     registered if it is new. `base` is the version that the caller has read; the commit checks all
-    later versions.
+    later versions. `ahead`: another process commits, so that begins register those that follow.
 
     Raises:
         CommitConflictError: the dataset is not at `expected_version`, or does not have `base`.
@@ -253,16 +297,17 @@ def begin(
     incoming = storage_schema(incoming)
     # Checked before the catalog changes, so that a wrong argument registers no dataset.
     check_partition_columns(incoming, options.partition_by or ())
-    reserved, stale = take(catalog, address.key)
+    # In a transaction the write is registered for all to see, and staged for what waits.
+    waits = isinstance(catalog, TransactionCatalog)
+    ahead = ahead and not waits
+    reserved, stale = take(catalog, address.key, ahead)
+    following = begins_ahead(catalog, address.key) if ahead else []
     if reserved is not None:
-        begun = _begin_reserved(catalog, address, incoming, options, reserved, base)
+        begun = _begin_reserved(catalog, address, incoming, options, reserved, base, ahead)
         if begun is not None:
             return begun
     write_id = str(uuid6.uuid7())
     claimed = False
-
-    # In a transaction the write is registered for all to see, and staged for what waits.
-    waits = isinstance(catalog, TransactionCatalog)
 
     def register(tx: CatalogTransaction) -> StagedWrite | _Unclaimed | None:
         current = tx.current(address.key)
@@ -280,7 +325,8 @@ def begin(
             staged = _with_numbers(tx, staged)
         if not current.is_claimed:
             tx.set_claimed(current.dataset.id)
-        tx.register_pending(write_id, current.dataset.id)
+        for one in (write_id, *following):
+            tx.register_pending(one, current.dataset.id)
         for unused in stale:
             tx.finish_pending(unused)
         reach("pending written")
@@ -297,6 +343,7 @@ def begin(
         staged = in_transaction(database, address.uri, write_id, register, resolve=False)
     assert not isinstance(staged, _Unclaimed)
     reach("pending committed")
+    registered_ahead(catalog, address.key, following)
     return staged or _waiting(catalog, address, incoming, options, write_id, base)
 
 
@@ -331,6 +378,7 @@ def _begin_reserved(
     options: WriteOptions,
     write_id: str,
     base: SeenVersion | None,
+    ahead: bool,
 ) -> StagedWrite | None:
     """Begin a write whose id is registered already, which needs no transaction that writes.
 
@@ -344,13 +392,13 @@ def _begin_reserved(
             address.share(catalog, reader, current.dataset)
             staged = _stage(reader, current, address, incoming, options, write_id, base)
         if _identities(staged):
-            give_back(catalog, address.key, write_id)  # the numbers need a transaction
+            give_back(catalog, address.key, write_id, ahead)  # the numbers need a transaction
             return None
         return staged
     except PlakeError as error:
         if error.retryable:
             return None
-        give_back(catalog, address.key, write_id)
+        give_back(catalog, address.key, write_id, ahead)
         raise
 
 
