@@ -357,6 +357,22 @@ class PredicateSet:
         """
         return cls(_node(condition, _parse))
 
+    @classmethod
+    def of_change(cls, condition: Any) -> PredicateSet:
+        """The same as `of`, for rows that are to be changed.
+
+        A list that a program filled with no condition means every row to `of`. Here it is refused:
+        every row would be deleted or replaced.
+
+        Raises:
+            InvalidPredicateError: as in `of`, or the list is empty.
+        """
+        if isinstance(condition, (list, tuple)) and not condition:
+            raise InvalidPredicateError(
+                reason=f"{condition!r} is empty, and would change every row: give None for that"
+            )
+        return cls.of(condition)
+
     def bind(self, schema: pa.Schema, timezone: str = "UTC") -> BoundPredicate:
         """The condition over a dataset's schema, field ids included.
 

@@ -367,7 +367,9 @@ def write_options(
         mode=mode,
         partition_by=column_names("partition_by", partition_by),
         schema_merge=flag("schema_merge", schema_merge),
-        overwrite_where=None if overwrite_where is None else PredicateSet.of(overwrite_where),
+        overwrite_where=(
+            None if overwrite_where is None else PredicateSet.of_change(overwrite_where)
+        ),
         writer=writer,
         commit_metadata=dict(mapping("commit_metadata", commit_metadata or {})),
         expected_version=expected_version,

@@ -38,6 +38,8 @@ def test_numbers_of_numpy_are_ages(dataset: lake.Dataset) -> None:
 
 
 WRONG: dict[str, Callable[[lake.Dataset], Any]] = {
+    "path of read_dataset": lambda _: lake.read_dataset(None),  # type: ignore[arg-type]
+    "path of open_dataset": lambda _: lake.open_dataset(None),  # type: ignore[arg-type]
     "version": lambda dataset: dataset.scan(version=True).to_table(),
     "version of restore": lambda dataset: dataset.restore(True),
     "no version of restore": lambda dataset: dataset.restore(None),  # type: ignore[arg-type]

@@ -618,6 +618,11 @@ def test_random_programs_on_two_branches(seed: int, tmp_path: Path) -> None:
 TRANSACTION = "transaction-" + str(uuid6.uuid7())
 
 
+def branch_of_transaction(catalog: lake.Catalog, dataset: lake.Dataset) -> lake.Dataset:
+    refs.make_branch(catalog, dataset._address, TRANSACTION, None, of_transaction=True)
+    return dataset.branch(TRANSACTION)
+
+
 def test_branches_of_one_name_become_visible_together_or_not_at_all(
     catalog: lake.Catalog, dataset: lake.Dataset, tmp_path: Path
 ) -> None:
@@ -626,7 +631,7 @@ def test_branches_of_one_name_become_visible_together_or_not_at_all(
     both = [dataset, other]
 
     def begin() -> list[lake.Dataset]:
-        return [one.branch(TRANSACTION) for one in both]
+        return [branch_of_transaction(catalog, one) for one in both]
 
     def end(*, serializable: bool = False) -> None:
         addresses = [one._address for one in both]
@@ -671,8 +676,8 @@ def test_a_transaction_whose_process_died_is_dropped_by_vacuum(
     catalog: lake.Catalog, dataset: lake.Dataset
 ) -> None:
     mine = {"transaction-of-mine", "transaction-customer-2026-7abc-abcd-abcdefghijkl", "audit"}
-    for name in (TRANSACTION, *mine):
-        add(catalog, dataset.branch(name), 20)
+    for branch in (branch_of_transaction(catalog, dataset), *map(dataset.branch, mine)):
+        add(catalog, branch, 20)
     report = dataset.vacuum(retention_seconds=0, allow_short_retention=True)
     assert len(dataset.branches()) == 4, "it began less than a day ago"
     report = dataset.vacuum(**NOW)
@@ -681,3 +686,9 @@ def test_a_transaction_whose_process_died_is_dropped_by_vacuum(
     assert ids(dataset.refresh()) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
     for name in dataset.branches():
         assert ids(dataset.branch(name)) == [0, 1, 3, 4, 5, 6, 7, 8, 9, 20]
+
+
+def test_a_user_does_not_give_a_branch_the_name_that_vacuum_drops(dataset: lake.Dataset) -> None:
+    with pytest.raises(lake.InvalidOptionError, match="Choose another name"):
+        dataset.branch(TRANSACTION)
+    assert dataset.branches() == {}

@@ -76,6 +76,31 @@ def test_values_are_exact_in_a_column_of_a_wider_type(
     assert stored(uri) == ["None", *map(repr, expected or values)]
 
 
+@pytest.mark.parametrize(
+    ("wide", "narrow", "values", "expected"),
+    [
+        *TAKEN,
+        (pa.time64("ns"), pa.time32("s"), [datetime.time(23, 59, 59)], None),
+        (pa.duration("us"), pa.duration("s"), [datetime.timedelta(days=-1, seconds=1)], None),
+    ],
+    ids=str,
+)
+def test_an_upsert_takes_the_types_that_an_append_takes(
+    uri: str, wide: pa.DataType, narrow: pa.DataType, values: list[Any], expected: list[Any] | None
+) -> None:
+    new = column(values, narrow).append_column("key", pa.array(range(len(values))))
+    lake.write_dataset(column([None], wide).append_column("key", pa.array([0])), uri)
+    lake.open_dataset(uri).upsert(new, on="key")
+    assert stored(uri) == [*map(repr, expected or values)]
+
+
+def test_an_upsert_refuses_a_duration_that_a_finer_unit_cannot_hold(uri: str) -> None:
+    lake.write_dataset(column([None], pa.duration("us")).append_column("key", pa.array([0])), uri)
+    new = column([2**62], pa.duration("s")).append_column("key", pa.array([0]))
+    with pytest.raises(lake.SchemaMismatchError, match="cannot store a value"):
+        lake.open_dataset(uri).upsert(new, on="key")
+
+
 @pytest.mark.parametrize(("wide", "narrow", "values", "expected"), TAKEN, ids=str)
 def test_a_promoted_column_keeps_its_values_and_is_searched(
     uri: str, wide: pa.DataType, narrow: pa.DataType, values: list[Any], expected: list[Any] | None

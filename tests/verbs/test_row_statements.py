@@ -54,6 +54,23 @@ def test_a_delete_of_everything_leaves_an_empty_dataset(dataset: lake.Dataset) -
     assert dataset.schema.names == ["id", "name", "n", "f"]
 
 
+@pytest.mark.parametrize("empty", [[], ()], ids=str)
+def test_an_empty_list_of_conditions_does_not_mean_every_row(
+    empty: Any, dataset: lake.Dataset
+) -> None:
+    new = dataset.scan().to_table()
+    for change in (
+        lambda: dataset.delete(empty),
+        lambda: dataset.update({"id": "id"}, empty),
+        lambda: dataset.erase(empty),
+        lambda: lake.write_dataset(new, dataset.uri, mode="overwrite", overwrite_where=empty),
+    ):
+        with pytest.raises(lake.InvalidPredicateError, match="give None for that"):
+            change()
+    assert dataset.refresh().version == 1
+    assert dataset.scan(empty).count_rows() == 4, "no condition on what is read"
+
+
 def test_a_condition_that_scans_do_not_know(dataset: lake.Dataset) -> None:
     assert dataset.delete("n > id * 10 - 1 AND id < 4").rows_deleted == 2
     assert rows(dataset, "id") == [(2,), (4,)]

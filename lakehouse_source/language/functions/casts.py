@@ -45,6 +45,7 @@ from lakehouse_source.language.values import (
 from lakehouse_source.schema.fields import children, is_list_like
 from lakehouse_source.schema.ordinal import EXACT
 from lakehouse_source.schema.texts import cast_to_string, date_text, timestamp_text
+from lakehouse_source.schema.types import Fit, fit
 
 t = pa.types
 STRING, BOOLEAN, DATE = pa.string(), pa.bool_(), pa.date32()
@@ -371,7 +372,8 @@ def _of_moment(from_: pa.DataType, to: pa.DataType, zone: tzinfo) -> Function | 
 # --- Store assignment: values of one type into a column of another, by Spark's ANSI policy.
 #
 # Numbers go into every number, dates and timestamps into each other, all single values into
-# strings. A value that does not fit is an error that names the column.
+# strings. A value that does not fit is an error that names the column. A type that Spark lacks goes
+# into one that holds all its values: a time of milliseconds into one of microseconds.
 #
 # Source: Spark's `Cast.canANSIStoreAssign` and `TableOutputResolver`.
 
@@ -406,7 +408,7 @@ def _assignable(from_: pa.DataType, to: pa.DataType) -> bool:
     if is_list_like(source) and is_list_like(target):
         return _assignable(source.value_type, target.value_type)
     if not (is_atomic(source) and is_atomic(target)):
-        return False
+        return fit(source, target) is not Fit.NONE
     return bool(
         (is_number(source) and is_number(target))
         or (is_moment(source) and is_moment(target))
@@ -471,7 +473,9 @@ def _converted(values: pa.Array, to: pa.DataType, timezone: str) -> pa.Array:
         return pa.ListArray.from_arrays(values.offsets, inner, type=to, mask=pc.is_null(values))
     if values.type != source:
         values = values.cast(source)
-    if source != target:
+    if source != target and not (is_atomic(source) and is_atomic(target)):
+        values = values.cast(target)
+    elif source != target:
         kernel, _ = cast_kernel(source, target, parse_zone(timezone))
         values = kernel(values)
         if isinstance(values, pa.ChunkedArray):

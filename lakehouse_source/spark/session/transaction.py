@@ -111,7 +111,7 @@ def _joined(name: str, table: _Table) -> _Table:
             for other in tables.values():
                 replace(table, owner=owner).check_owner(other)
             check_may_drop(catalog, address)
-            make_branch(catalog, address, name, None)
+            make_branch(catalog, address, name, None, of_transaction=True)
             with catalog.read() as reader:
                 base = branches(catalog, address, reader)[name].base_version
     except DatasetNotFoundError as error:

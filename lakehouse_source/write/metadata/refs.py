@@ -36,7 +36,7 @@ from lakehouse_source.read.snapshot import (
     version_number,
 )
 from lakehouse_source.schema.fields import leaves
-from lakehouse_source.storage import with_branch
+from lakehouse_source.storage import is_of_transaction, with_branch
 from lakehouse_source.write.commit.chosen_paths import rebuild_index
 from lakehouse_source.write.commit.evolution import encoded_anew
 from lakehouse_source.write.commit.stored_rows import check_older, check_unchanged
@@ -112,10 +112,18 @@ def _check_tag(name: str) -> None:
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
-def make_branch(catalog: Catalog, address: Address, name: str, version: int | None) -> Address:
+def make_branch(
+    catalog: Catalog,
+    address: Address,
+    name: str,
+    version: int | None,
+    *,
+    of_transaction: bool = False,
+) -> Address:
     """Make a branch from a version, by default from the newest one; returns its address.
 
-    Without a version, an existing branch is returned.
+    Without a version, an existing branch is returned. Only a transaction makes one with the name
+    that `branch_of_transaction` gives: vacuum drops it after a day.
     """
     _check(address, name)
     found = address.branch(name)
@@ -134,6 +142,13 @@ def make_branch(catalog: Catalog, address: Address, name: str, version: int | No
                 option="branch",
                 value=name,
                 reason="exists already. Drop it first: dataset.drop_branch(name).",
+            )
+        if is_of_transaction(name) and not of_transaction:
+            raise InvalidOptionError(
+                option="branch",
+                value=name,
+                reason="is a name of transactions of Spark sessions, whose branches vacuum drops "
+                "after a day. Choose another name.",
             )
         _check_same_columns(tx, record, address.uri, base)
         if checked is not None:

@@ -59,7 +59,7 @@ def row_condition(where: Any, schema: pa.Schema, scope: Scope) -> PredicateSet:
     Raises:
         InvalidPredicateError: it is not a condition.
     """
-    found = PredicateSet.of(where)
+    found = PredicateSet.of_change(where)
     try:
         found.bind(schema)
     except InvalidPredicateError as error:
