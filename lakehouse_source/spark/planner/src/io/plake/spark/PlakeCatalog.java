@@ -1,5 +1,7 @@
 package io.plake.spark;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.PlakeProcedure;
 import io.plake.spark.catalog.PlakeTable;
@@ -31,7 +33,6 @@ import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Spark's catalog of plake's tables: {@code spark.sql.catalog.plake=io.plake.spark.PlakeCatalog}.
@@ -39,11 +40,10 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>A table is known by a name, {@code plake.sales.orders}, or by its path, {@code
  * plake.`/data/flights`}. The option {@code catalog} is the URL of plake's catalog, which has the
  * names, and {@code warehouse} the folder of tables without a location. Everything is asked through
- * {@link Channel}, for each query anew, so that a query reads the newest version. What plake refuses
- * comes as Spark's exception for it; most of these are not declared ({@link Refusal}).
+ * {@link Channel}, for each query anew, so that a query reads the newest version. What plake
+ * refuses comes as Spark's exception for it; most of these are not declared ({@link Refusal}).
  */
-public class PlakeCatalog
-    implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
+public class PlakeCatalog implements StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   /** The session that makes this catalog. Another one may be active where it is used. */
   private final SparkSession session = SparkSession.active();
 
@@ -62,7 +62,7 @@ public class PlakeCatalog
     PlakeExtension.require(session);
     String prefix = "spark.sql.catalog." + name + ".";
     Map<String, String> options = new HashMap<>();
-    CollectionConverters.asJava(session.sessionState().conf().getAllConfs()).forEach((key, value) -> {
+    asJava(session.sessionState().conf().getAllConfs()).forEach((key, value) -> {
       if (key.startsWith(prefix)) {
         options.put(key.substring(prefix.length()), value);
       }
@@ -225,7 +225,7 @@ public class PlakeCatalog
   private boolean drop(Identifier table, boolean purge) {
     ObjectNode request = Channel.about(Vocabulary.RequestKind.DROP, table)
         .put(Vocabulary.RequestKey.PURGE, purge);
-    return channel().change(request).body.get(Vocabulary.ResponseKey.EXISTS).asBoolean();
+    return channel().change(request).body().get(Vocabulary.ResponseKey.EXISTS).asBoolean();
   }
 
   @Override
@@ -284,7 +284,7 @@ public class PlakeCatalog
   public Map<String, String> loadNamespaceMetadata(String[] namespace)
       throws NoSuchNamespaceException {
     ObjectNode request = about(Vocabulary.RequestKind.LOAD_NAMESPACE, namespace);
-    return PlakeTable.texts(channel().read(request).body.get(Vocabulary.ResponseKey.PROPERTIES));
+    return PlakeTable.texts(channel().read(request).body().get(Vocabulary.ResponseKey.PROPERTIES));
   }
 
   @Override

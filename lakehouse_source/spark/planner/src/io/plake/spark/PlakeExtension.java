@@ -1,14 +1,12 @@
 package io.plake.spark;
 
-import io.plake.spark.catalog.AnalyzeTables;
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.catalog.ChangesByName;
-import io.plake.spark.catalog.FrameFormats;
 import io.plake.spark.catalog.MergeSchemaWrites;
-import io.plake.spark.catalog.NotNullColumns;
 import io.plake.spark.catalog.ProcedureStatements;
-import io.plake.spark.catalog.ReplaceWhereByName;
 import io.plake.spark.catalog.TableChanges;
-import io.plake.spark.catalog.TimesOfPaths;
+import io.plake.spark.catalog.TableStatements;
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlacedFrame;
 import io.plake.spark.core.Refusal;
@@ -16,15 +14,14 @@ import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
 import io.plake.spark.format.PlakeProvider;
 import io.plake.spark.format.RepinViews;
-import io.plake.spark.format.StreamReads;
-import io.plake.spark.format.StreamWrites;
+import io.plake.spark.format.StreamRules;
 import io.plake.spark.reader.ChooseReader;
 import io.plake.spark.reader.FileScanMetrics;
-import io.plake.spark.scan.ResponseRows;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.FileMetadata;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
+import io.plake.spark.scan.ResponseRows;
 import io.plake.spark.statements.BuiltStatements;
 import io.plake.spark.statements.OverwriteReads;
 import io.plake.spark.statements.RowStatements;
@@ -37,7 +34,8 @@ import java.util.Map;
 import java.util.ServiceLoader;
 import java.util.Set;
 import java.util.WeakHashMap;
-import java.util.function.Supplier;
+import java.util.function.BiConsumer;
+import java.util.function.Function;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
@@ -45,7 +43,6 @@ import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.sources.DataSourceRegister;
-import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
@@ -75,41 +72,40 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   private static final Map<Feature, List<String>> CLASSES = Map.ofEntries(
       Map.entry(Feature.PUSHDOWN, List.of(
           "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
-          "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
-          "scan.FileMetadata", "core.FrameTable", "core.HiddenColumns", "core.LineageNames", "core.PlacedFrame", "core.PlakeSource", "core.Refusal")),
+          "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.FileMetadata",
+          "core.FrameTable", "core.HiddenColumns", "core.LineageNames", "core.PlacedFrame",
+          "core.PlakeSource", "core.Refusal")),
       Map.entry(Feature.AGGREGATES, List.of(
           "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
-      Map.entry(Feature.FUNCTIONS, List.of(
-          "scan.ExpressionData")),
+      Map.entry(Feature.FUNCTIONS, List.of("scan.ExpressionData")),
       Map.entry(Feature.JOIN_KEYS, List.of("scan.IsolatedScan")),
       Map.entry(Feature.BATCHES, List.of("scan.BatchReads")),
       Map.entry(Feature.DECIMALS, List.of("scan.LongDecimals")),
       Map.entry(Feature.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Feature.STATEMENTS, List.of(
-          "statements.RowStatements", "statements.ComputedAssignments", "statements.BuiltStatements", "statements.GroupFilters", "statements.StructCasts",
-          "statements.OverwriteReads", "statements.MovedMetadataColumns", "statements.UnresolvedMetadataColumns",
-          "statements.StatementTable", "core.CharPadding", "statements.RowOperation",
-          "statements.RowWrites", "statements.StreamUpserts", "statements.RowChangeTable", "core.SchemaEvolution",
-          "core.FrameTable", "core.HiddenColumns", "core.Waiting", "core.WriteCommands",
-          "core.WriteInfo")),
+          "statements.RowStatements", "statements.Assignments", "statements.BuiltStatements",
+          "statements.OverwriteReads", "statements.MetadataColumns", "statements.StatementTable",
+          "core.CharPadding", "statements.RowOperation", "statements.RowWrites",
+          "statements.StreamUpserts", "statements.RowChangeTable", "core.SchemaEvolution",
+          "core.FrameTable", "core.HiddenColumns", "core.Waiting", "core.WriteCommands")),
       Map.entry(Feature.CATALOG, List.of(
-          "PlakeCatalog", "catalog.PlakeTable", "core.LineageNames", "catalog.TableWrites", "core.Channel",
-          "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
+          "PlakeCatalog", "catalog.PlakeTable", "core.LineageNames", "catalog.TableWrites",
+          "core.Channel", "catalog.ChangesTable", "catalog.ChangesByName", "catalog.TableChanges",
           "core.FrameTable", "core.HiddenColumns", "core.PlakeCatalogs", "core.Refusal",
-          "core.SessionTimes", "core.Waiting", "catalog.TableRequests",
-          "catalog.ConstantDefaults", "catalog.ComputedColumns", "catalog.TableToCreate", "catalog.TablePartitions",
-          "catalog.PlakeProcedure", "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
-          "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.ReplaceWhereByName", "catalog.AnalyzeTables",
-          "catalog.NotNullColumns", "catalog.TimesOfPaths", "catalog.FrameFormats", "format.StreamReads",
-          "format.StreamWrites", "format.NamedSinks", "core.StreamErrors")),
+          "core.SessionTimes", "core.Waiting", "catalog.TableRequests", "catalog.ComputedColumns",
+          "catalog.TableToCreate", "catalog.TablePartitions", "catalog.PlakeProcedure",
+          "catalog.ProcedureStatements", "PlakeSessionCatalog", "catalog.SessionEntry",
+          "catalog.StagedBySpark", "catalog.MergeSchemaWrites", "catalog.TableStatements",
+          "format.StreamRules", "format.NamedSinks", "core.StreamErrors")),
       Map.entry(Feature.CATALOG_VIEWS, List.of(
-          "PlakeViewCatalog", "catalog.ChangeableTable", "catalog.PlakeChangelog", "PlakeSessionChangelogs")),
+          "PlakeViewCatalog", "catalog.EvolvingTable", "catalog.PlakeChangelog",
+          "PlakeSessionChangelogs")),
       Map.entry(Feature.PROVIDER, List.of(
           "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
-          "catalog.AnalyzeTables", "core.StreamErrors")),
+          "catalog.TableStatements", "core.StreamErrors")),
       Map.entry(Feature.READER, List.of(
-          "reader.ChooseReader", "scan.ReaderResponse", "reader.PlakeFiles", "reader.PlakeParquet",
-          "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
+          "reader.ChooseReader", "scan.ReaderResponse", "reader.PlakeFiles",
+          "reader.PlakeParquet", "reader.FileBatches", "reader.DeletedRows")),
       Map.entry(Feature.METRICS, List.of(
           "scan.ScanMetric", "scan.ScanCounts", "reader.FileScanMetrics")));
 
@@ -127,46 +123,39 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           }
         }
       });
+      Rules hints = (part, made) ->
+          extensions.injectHintResolutionRule(session -> rule(part, made, session));
+      Rules resolution = (part, made) ->
+          extensions.injectResolutionRule(session -> rule(part, made, session));
+      Rules postHoc = (part, made) ->
+          extensions.injectPostHocResolutionRule(session -> rule(part, made, session));
       // Before tables are resolved.
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new ReplaceWhereByName(session)));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Wait()));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new TimesOfPaths(session)));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new FrameFormats(session)));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new StreamReads.Names(session)));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new ChangesByName(session)));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.STATEMENTS, () -> new BuiltStatements()));
-      extensions.injectHintResolutionRule(
-          session -> rule(Feature.STATEMENTS, () -> new RowStatements.Wait()));
+      hints.accept(Feature.CATALOG, session -> new TableStatements.ReplaceWhereByName(session));
+      hints.accept(Feature.CATALOG, session -> new MergeSchemaWrites.Wait());
+      hints.accept(Feature.CATALOG, session -> new TableStatements.TimesOfPaths(session));
+      hints.accept(Feature.CATALOG, session -> new TableStatements.FrameFormats(session));
+      hints.accept(Feature.CATALOG, session -> new StreamRules.Names(session));
+      hints.accept(Feature.CATALOG, session -> new ChangesByName(session));
+      hints.accept(Feature.STATEMENTS, session -> new BuiltStatements());
+      hints.accept(Feature.STATEMENTS, session -> new RowStatements.Wait());
       TableChanges.injectInto(extensions);
-      extensions.injectResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new MergeSchemaWrites.Widen()));
-      extensions.injectResolutionRule(session -> {
+      resolution.accept(Feature.CATALOG, session -> new MergeSchemaWrites.Widen());
+      resolution.accept(Feature.VIEWS, session -> {
         PlakeSessionCatalog.useIn(session);
-        return rule(Feature.VIEWS, () -> new RepinViews());
+        return new RepinViews();
       });
-      extensions.injectResolutionRule(session -> rule(Feature.PROVIDER, () -> new FormatWrites()));
-      extensions.injectResolutionRule(session -> rule(Feature.CATALOG, () -> new AnalyzeTables()));
-      extensions.injectResolutionRule(session -> rule(Feature.CATALOG, () -> new NotNullColumns()));
-      extensions.injectResolutionRule(
-          session -> rule(Feature.PUSHDOWN, () -> new PlacedFrame.Places()));
+      resolution.accept(Feature.PROVIDER, session -> new FormatWrites());
+      resolution.accept(Feature.CATALOG, session -> new TableStatements.Analyze());
+      resolution.accept(Feature.CATALOG, session -> new TableStatements.NotNullColumns());
+      resolution.accept(Feature.PUSHDOWN, session -> new PlacedFrame.Places());
       // After views have their version.
-      extensions.injectResolutionRule(session -> rule(Feature.STATEMENTS, () -> new RowStatements()));
-      extensions.injectPostHocResolutionRule(session -> rule(Feature.STATEMENTS, () -> new OverwriteReads()));
-      extensions.injectPostHocResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new StreamReads()));
-      extensions.injectPostHocResolutionRule(
-          session -> rule(Feature.STATEMENTS, () -> new StreamUpserts(session)));
-      extensions.injectPostHocResolutionRule(
-          session -> rule(Feature.CATALOG, () -> new StreamWrites()));
+      resolution.accept(Feature.STATEMENTS, session -> new RowStatements());
+      postHoc.accept(Feature.STATEMENTS, session -> new OverwriteReads());
+      postHoc.accept(Feature.CATALOG, session -> new StreamRules.Reads());
+      postHoc.accept(Feature.STATEMENTS, session -> new StreamUpserts(session));
+      postHoc.accept(Feature.CATALOG, session -> new StreamRules.Writes());
       extensions.injectOptimizerRule(
-          session -> rule(Feature.PUSHDOWN, () -> new FileMetadata()));
+          session -> rule(Feature.PUSHDOWN, any -> new FileMetadata(), session));
       // The "Pre CBO" batch runs once per query, just before Spark turns relations into scans.
       // Filters and projections are then next to the relation, and the rule of Spark that pushes
       // them down has not run yet.
@@ -174,7 +163,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
         PlakeSessionCatalog.useIn(session); // where the extension comes after the analyzer was made
         return new IsolateScans();
       });
-      extensions.injectPreCBORule(session -> rule(Feature.STATEMENTS, () -> new RowWrites()));
+      extensions.injectPreCBORule(
+          session -> rule(Feature.STATEMENTS, any -> new RowWrites(), session));
       extensions.injectPlannerStrategy(session -> new ResponseRows());
       // Before decimals are made longs.
       extensions.injectPlannerStrategy(session -> new ChooseReader());
@@ -184,10 +174,15 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
     return BoxedUnit.UNIT;
   }
 
+  /** Adds rules of one kind. */
+  private interface Rules
+      extends BiConsumer<Feature, Function<SparkSession, Rule<LogicalPlan>>> {}
+
   /** A rule; one that does nothing where Spark lacks what it needs. */
-  private static Rule<LogicalPlan> rule(Feature part, Supplier<Rule<LogicalPlan>> made) {
+  private static Rule<LogicalPlan> rule(
+      Feature part, Function<SparkSession, Rule<LogicalPlan>> made, SparkSession session) {
     try {
-      return made.get();
+      return made.apply(session);
     } catch (LinkageError e) {
       part.failed(e);
       return new Rule<>() {
@@ -209,8 +204,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
    */
   static boolean require(SparkSession session) {
     String found = "is not loaded";
-    for (Rule<?> rule : CollectionConverters.asJava(
-        session.sessionState().analyzer().extendedResolutionRules())) {
+    for (Rule<?> rule : asJava(session.sessionState().analyzer().extendedResolutionRules())) {
       if (rule.getClass().getName().startsWith(PACKAGE)) {
         if (rule.getClass().getClassLoader() == PlakeExtension.class.getClassLoader()) {
           return true;

@@ -1,6 +1,5 @@
 package io.plake.spark;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.catalog.SessionEntry;
@@ -36,8 +35,6 @@ import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.catalog.V1Table;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.DataType$;
-import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
 
 /**
  * Spark's session catalog, {@code spark_catalog}, with tables {@code USING plake}.
@@ -47,8 +44,7 @@ import org.apache.spark.sql.types.StructType;
  * the metastore keeps are those of the day when the table was created, for other programs to see.
  * Tables of other formats are Spark's own, as without this class.
  */
-public class PlakeSessionCatalog extends DelegatingCatalogExtension
-    implements StagingTableCatalog {
+public class PlakeSessionCatalog extends DelegatingCatalogExtension implements StagingTableCatalog {
 
   static final String SETTING = "spark.sql.catalog.spark_catalog";
 
@@ -206,8 +202,8 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   // --- tables that are created ---------------------------------------------------
 
   /**
-   * A table like another one, of the same format where none is named. Spark asks for it from 4.3 on,
-   * and its own session catalog cannot: without this catalog Spark would not have asked.
+   * A table like another one, of the same format where none is named. Spark asks for it from 4.3
+   * on, and its own session catalog cannot: without this catalog Spark would not have asked.
    */
   @Override
   public Table createTableLike(Identifier table, TableInfo requested, Table source)
@@ -303,22 +299,22 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
       throw Refusal.because("The dataset at " + entry.path.name() + " exists and keeps its"
           + " constraints: leave CONSTRAINT out, and use ALTER TABLE after that.");
     }
-    StructType given = CatalogV2Util.v2ColumnsToStructType(columns);
-    boolean same = DataType$.MODULE$.equalsIgnoreCaseAndNullability(given, response.columns);
+    var given = CatalogV2Util.v2ColumnsToStructType(columns);
+    boolean same = DataType$.MODULE$.equalsIgnoreCaseAndNullability(given, response.columns());
     for (int i = 0; same && i < given.length(); i++) {
-      StructField field = given.fields()[i];
-      same = field.nullable() || !response.columns.fields()[i].nullable();
+      var field = given.fields()[i];
+      same = field.nullable() || !response.columns().fields()[i].nullable();
     }
     if (columns.length > 0 && !same) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other columns: "
-          + response.columns.simpleString() + ". Leave the columns out.");
+          + response.columns().simpleString() + ". Leave the columns out.");
     }
     List<String> partitionedBy = response.texts(Vocabulary.ResponseKey.PARTITION_BY);
     if (partitions.length > 0 && !TableRequests.columns(partitions).equals(partitionedBy)) {
       throw Refusal.because("The dataset at " + entry.path.name() + " has other partition columns: "
           + partitionedBy + ". Leave PARTITIONED BY and CLUSTER BY out.");
     }
-    JsonNode stored = response.body.get(Vocabulary.ResponseKey.PROPERTIES);
+    var stored = response.body().get(Vocabulary.ResponseKey.PROPERTIES);
     for (Map.Entry<String, String> text : texts.entrySet()) {
       boolean isSpark = CatalogV2Util.TABLE_RESERVED_PROPERTIES().contains(text.getKey())
           && !TableCatalog.PROP_COMMENT.equals(text.getKey());
@@ -341,8 +337,7 @@ public class PlakeSessionCatalog extends DelegatingCatalogExtension
   private StagedTable ofSpark(Identifier table, TableInfo info)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
     checkOfSpark(info);
-    return StagedBySpark.created(
-        this, table, info.columns(), info.partitions(), info.properties());
+    return StagedBySpark.created(this, table, info.columns(), info.partitions(), info.properties());
   }
 
   @Override

@@ -131,7 +131,7 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
   @Override
   public boolean dropView(Identifier name) {
     return channel().change(Channel.about(Vocabulary.RequestKind.DROP_VIEW, name))
-        .body.get(Vocabulary.ResponseKey.EXISTS).asBoolean();
+        .body().get(Vocabulary.ResponseKey.EXISTS).asBoolean();
   }
 
   @Override
@@ -179,13 +179,18 @@ public final class PlakeViewCatalog extends PlakeCatalog implements RelationCata
 
   /** A view, to be shown or dropped; {@link #runnable} is one that Spark may run. */
   private View find(Identifier name) {
-    JsonNode response = channel().read(Channel.about(Vocabulary.RequestKind.LOAD_VIEW, name)).body;
-    return response.has(Vocabulary.ResponseKey.VIEW) ? view(response.get(Vocabulary.ResponseKey.VIEW)) : null;
+    JsonNode response = ask(name);
+    return response.has(Vocabulary.ResponseKey.VIEW)
+        ? view(response.get(Vocabulary.ResponseKey.VIEW)) : null;
+  }
+
+  private JsonNode ask(Identifier name) {
+    return channel().read(Channel.about(Vocabulary.RequestKind.LOAD_VIEW, name)).body();
   }
 
   /** A view whose text was checked, unless Spark only shows it. */
   private View runnable(Identifier name) {
-    JsonNode response = channel().read(Channel.about(Vocabulary.RequestKind.LOAD_VIEW, name)).body;
+    JsonNode response = ask(name);
     if (!response.has(Vocabulary.ResponseKey.VIEW)) {
       return null;
     }

@@ -1,5 +1,8 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
@@ -20,14 +23,10 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.types.DataTypeUtils;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Reads the changes of a table where a query names it with the option {@code readChangeFeed}.
@@ -53,14 +52,11 @@ public final class ChangesByName extends Rule<LogicalPlan> {
    * @return null where there is none, or a table or a view of another kind
    */
   static Found find(SparkSession session, List<String> parts) {
-    LogicalPlan plan = resolved(session, CollectionConverters.asScala(parts).toSeq(), false);
-    SubqueryAlias alias = plan instanceof SubqueryAlias ? (SubqueryAlias) plan : null;
-    LogicalPlan below = CharPadding.below(alias == null ? plan : alias.child());
-    if (!(below instanceof DataSourceV2Relation)
-        || !(((DataSourceV2Relation) below).table() instanceof PlakeTable)) {
-      return null;
-    }
-    return new Found(alias, (PlakeTable) ((DataSourceV2Relation) below).table());
+    LogicalPlan plan = resolved(session, asScala(parts).toSeq(), false);
+    SubqueryAlias alias = plan instanceof SubqueryAlias named ? named : null;
+    return CharPadding.below(alias == null ? plan : alias.child())
+            instanceof DataSourceV2Relation relation
+        && relation.table() instanceof PlakeTable table ? new Found(alias, table) : null;
   }
 
   private static LogicalPlan resolved(
@@ -83,9 +79,9 @@ public final class ChangesByName extends Rule<LogicalPlan> {
       all.put(Vocabulary.Changes.READ, "true");
       CaseInsensitiveStringMap given =
           SessionTimes.in(table.with(new CaseInsensitiveStringMap(all)));
-      PythonDataSourceV2 source = new PlakeSource();
-      StructType schema = source.inferSchema(given);
-      Table changes = new PythonTable(source, Relations.SOURCE, schema);
+      var source = new PlakeSource();
+      var schema = source.inferSchema(given);
+      var changes = new PythonTable(source, Relations.SOURCE, schema);
       return rows.transformUp(new Rewrite<>(node -> node instanceof StreamingRelationV2 stream
           ? Rewrite.<LogicalPlan>copy(stream, part -> part == stream.table() ? changes
               : part == stream.extraOptions() ? given
@@ -102,8 +98,7 @@ public final class ChangesByName extends Rule<LogicalPlan> {
       named = StreamedChanges.of(node);
       options = StreamedChanges.options(node);
     }
-    Found found = named == null
-        ? null : find(session, CollectionConverters.asJava(named.multipartIdentifier()));
+    Found found = named == null ? null : find(session, asJava(named.multipartIdentifier()));
     if (found == null) {
       return node;
     }

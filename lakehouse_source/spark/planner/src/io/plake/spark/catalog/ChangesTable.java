@@ -23,10 +23,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 
 /**
- * What commits of a table changed, as a table: the change feed between two versions, which are known.
+ * What commits of a table changed, as a table: the change feed between two versions, which are
+ * known.
  *
- * <p>Its scans prune by columns and conditions, and can tell of each row its identity and the version
- * that changed it last.
+ * <p>Its scans prune by columns and conditions, and can tell of each row its identity and the
+ * version that changed it last.
  */
 public final class ChangesTable extends FrameTable implements SupportsMetadataColumns {
 
@@ -48,8 +49,8 @@ public final class ChangesTable extends FrameTable implements SupportsMetadataCo
     all.put(Vocabulary.Changes.READ, "true");
     Channel.Response response =
         channel.read(request.put(Vocabulary.RequestKey.COMMAND, Vocabulary.RequestKind.LOAD_CHANGES), all);
-    return new ChangesTable(
-        response.frame, response.columns, response.body.get(Vocabulary.ResponseKey.TABLE).asText());
+    return new ChangesTable(response.frame(), response.columns(),
+        response.body().get(Vocabulary.ResponseKey.TABLE).asText());
   }
 
   /** The changes of the dataset at a path, in its own catalog. */

@@ -1,12 +1,22 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import java.util.List;
+import java.util.Locale;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.ResolvedTable;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ShowCreateTable;
@@ -18,7 +28,6 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** Columns whose values plake computes, as Spark hands them over and shows them. */
 final class ComputedColumns {
@@ -99,8 +108,60 @@ final class ComputedColumns {
     }
     InternalRow row = new GenericInternalRow(new Object[] {UTF8String.fromString(text)});
     return new LocalRelation(statement.output(),
-        CollectionConverters.asScala(List.of(row)).toSeq(), false, Option.empty());
+        asScala(List.of(row)).toSeq(), false, Option.empty());
   }
 
   private ComputedColumns() {}
+
+  /**
+   * Tells default values that differ from one INSERT to the next.
+   *
+   * <p>Spark evaluates the SQL of a default in each statement, and takes {@code
+   * current_timestamp()} for a constant. plake keeps the value that other SQL had once, because it
+   * also writes without Spark, and of these the text, which its own writers evaluate.
+   */
+  static final class ConstantDefaults {
+    private static final Set<String> OTHERS = Set.of(
+        "now", "curdate", "localtimestamp", "user", "session_user");
+
+    /** @param sql the default value of a new column, which rows that are there would have too */
+    static void checkAdded(String column, String sql) {
+      if (changes(sql)) {
+        throw Refusal.because("rows that are there have one default value, and " + sql
+            + " has another one in each statement: column " + column
+            + ". Add the column, and then ALTER COLUMN " + column + " SET DEFAULT " + sql + ".");
+      }
+    }
+
+    /** @param sql the default value of a column as the user wrote it; null: it has none */
+    static boolean changes(String sql) {
+      return sql != null && !sql.isEmpty()
+          && CatalystSqlParser$.MODULE$.parseExpression(sql).exists(part -> changing(part) != null);
+    }
+
+    /** The name of a function whose value belongs to a statement; null where it is none. */
+    private static String changing(Expression expression) {
+      if (expression instanceof UnresolvedAttribute name) { // current_date without parentheses
+        List<String> parts = asJava(name.nameParts());
+        return changes(parts, 1) ? last(parts) : null;
+      }
+      if (expression instanceof UnresolvedFunction function) {
+        List<String> parts = asJava(function.nameParts());
+        return changes(parts, function.arguments().size()) ? last(parts) + "()" : null;
+      }
+      // With reserved words the parser knows them.
+      String kind = expression.getClass().getSimpleName();
+      return kind.startsWith("Current") || kind.startsWith("LocalTimestamp") ? kind : null;
+    }
+
+    private static boolean changes(List<String> parts, int arguments) {
+      String name = last(parts);
+      return name.startsWith("current_") || OTHERS.contains(name)
+          || name.equals("unix_timestamp") && arguments == 0;
+    }
+
+    private static String last(List<String> parts) {
+      return parts.get(parts.size() - 1).toLowerCase(Locale.ROOT);
+    }
+  }
 }

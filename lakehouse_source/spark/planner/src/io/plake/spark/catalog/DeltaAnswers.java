@@ -1,10 +1,12 @@
 package io.plake.spark.catalog;
 
 import java.util.List;
-import java.util.Map;
 import java.util.stream.Collectors;
 
-/** What {@code DESCRIBE HISTORY} and {@code DESCRIBE DETAIL} select, by Delta's names of its columns. */
+/**
+ * What {@code DESCRIBE HISTORY} and {@code DESCRIBE DETAIL} select, by Delta's names of its
+ * columns.
+ */
 final class DeltaAnswers {
   static final String DETAIL = "'plake' AS format, properties['comment'] AS description, location,"
       + " created_at AS createdAt,"

@@ -1,11 +1,16 @@
 package io.plake.spark.catalog;
 
 import io.plake.spark.core.Channel;
+import io.plake.spark.core.Refusal;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsSchemaEvolution;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
@@ -31,43 +36,32 @@ public class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution
   @Override
   public boolean supportsColumnChange(TableChange.ColumnChange change) {
     String[] path = change.fieldNames();
-    if (change instanceof TableChange.AddColumn) {
-      return ((TableChange.AddColumn) change).isNullable()
+    if (change instanceof TableChange.AddColumn added) {
+      return added.isNullable()
           && (path.length == 1 || typeOf(path, path.length - 1) instanceof StructType);
     }
-    return change instanceof TableChange.UpdateColumnType && isWider(
-        typeOf(path, path.length), ((TableChange.UpdateColumnType) change).newDataType());
+    return change instanceof TableChange.UpdateColumnType updated
+        && isWider(typeOf(path, path.length), updated.newDataType());
   }
 
   /** The type of a column or of what is in it; null for what is not there, and for keys of maps. */
   private DataType typeOf(String[] path, int length) {
     DataType type = schema();
     for (int i = 0; i < length; i++) {
-      DataType found = null;
-      if (type instanceof StructType) {
-        for (StructField field : ((StructType) type).fields()) {
-          if ((Boolean) SQLConf.get().resolver().apply(field.name(), path[i])) {
-            found = field.dataType();
-          }
-        }
-      } else {
-        found = inside(type, path[i]);
-      }
-      type = found;
+      type = inside(type, path[i]);
     }
     return type;
   }
 
-  /** The type of the elements of a list or of the values of a map, by Spark's name of the step. */
+  /** The type of a field, or by Spark's name of the step that of elements or of values of a map. */
   private static DataType inside(DataType type, String step) {
-    switch (step) {
-      case "element":
-        return type instanceof ArrayType ? ((ArrayType) type).elementType() : null;
-      case "value":
-        return type instanceof MapType ? ((MapType) type).valueType() : null;
-      default:
-        return null;
+    if (type instanceof StructType struct) {
+      return Arrays.stream(struct.fields())
+          .filter(field -> (Boolean) SQLConf.get().resolver().apply(field.name(), step))
+          .map(StructField::dataType).reduce(null, (first, last) -> last);
     }
+    return type instanceof ArrayType array && step.equals("element") ? array.elementType()
+        : type instanceof MapType map && step.equals("value") ? map.valueType() : null;
   }
 
   /** Whether every value of a type is exact in another one, so that no file must be rewritten. */
@@ -82,5 +76,27 @@ public class EvolvingTable extends PlakeTable implements SupportsSchemaEvolution
     return DataTypes.FloatType.equals(narrow) && DataTypes.DoubleType.equals(wide)
         || DataTypes.DateType.equals(narrow) && DataTypes.TimestampNTZType.equals(wide)
         || INTEGERS.contains(narrow) && INTEGERS.indexOf(wide) > INTEGERS.indexOf(narrow);
+  }
+
+  /**
+   * A table that says that its rows can be changed, before a statement changes them. Not on 4.1.
+   *
+   * <p>Spark's Auto CDC asks it of the table that the catalog loads. Only {@code RowStatements}
+   * makes the target of a statement.
+   */
+  public static final class ChangeableTable extends EvolvingTable
+      implements SupportsRowLevelOperations {
+
+    public ChangeableTable(
+        Channel channel, Identifier identifier, Channel.Response response, Boolean isPinned,
+        Map<String, String> more) {
+      super(channel, identifier, response, isPinned, more);
+    }
+
+    @Override
+    public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+      throw Refusal.because("A DELETE, UPDATE or MERGE of " + name() + " needs plake's planner"
+          + " extension, which this session has turned off.");
+    }
   }
 }

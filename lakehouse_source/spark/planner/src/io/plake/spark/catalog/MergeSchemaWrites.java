@@ -1,10 +1,14 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Relations;
 import io.plake.spark.core.Waiting;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -27,7 +31,6 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets a write with the option {@code mergeSchema} add columns to a table of Spark's catalog.
@@ -36,19 +39,18 @@ import scala.jdk.javaapi.CollectionConverters;
  * extension can see the table. So {@link Wait} hides that the query is resolved, in a batch before,
  * and {@link Widen} then gives the table the columns that the query has and the table lacks, of
  * structs too. After that Spark does with the write what it does with any: casts, default values,
- * the padding of CHAR. plake's writer, which knows the option too, adds the columns in the commit of
- * the rows.
+ * the padding of CHAR. plake's writer, which knows the option too, adds the columns in the commit
+ * of the rows.
  */
 public final class MergeSchemaWrites {
   private static final String OPTION = "mergeSchema";
 
   private static boolean isAsked(V2WriteCommand write) {
     // plake's writer says what is wrong with another value.
-    scala.collection.immutable.Seq<Object> parts =
-        ((LogicalPlan) write).productIterator().toSeq();
-    return CollectionConverters.asJava(parts).stream().anyMatch(
+    scala.collection.immutable.Seq<Object> parts = ((LogicalPlan) write).productIterator().toSeq();
+    return asJava(parts).stream().anyMatch(
         part -> part instanceof scala.collection.immutable.Map<?, ?> options
-            && CollectionConverters.asJava(options).entrySet().stream().anyMatch(
+            && asJava(options).entrySet().stream().anyMatch(
                 one -> OPTION.equalsIgnoreCase(String.valueOf(one.getKey()))
                     && "true".equalsIgnoreCase(String.valueOf(one.getValue()))));
   }
@@ -82,8 +84,7 @@ public final class MergeSchemaWrites {
       V2WriteCommand ready = write.withNewQuery(query);
       if (write.table() instanceof DataSourceV2Relation target && query.resolved()
           && target.table() instanceof PlakeTable) {
-        return (LogicalPlan) ready.withNewTable(
-            widened(target, query.schema(), write.isByName()));
+        return (LogicalPlan) ready.withNewTable(widened(target, query.schema(), write.isByName()));
       }
       return (LogicalPlan) ready;
     }
@@ -91,8 +92,7 @@ public final class MergeSchemaWrites {
 
   private static DataSourceV2Relation widened(
       DataSourceV2Relation target, StructType rows, boolean byName) {
-    List<AttributeReference> columns =
-        new ArrayList<>(CollectionConverters.asJava(target.output()));
+    List<AttributeReference> columns = new ArrayList<>(asJava(target.output()));
     List<StructField> added = new ArrayList<>();
     for (int at = 0; at < rows.length(); at++) {
       StructField field = rows.fields()[at];
@@ -107,7 +107,7 @@ public final class MergeSchemaWrites {
         }
       }
     }
-    for (AttributeReference column : CollectionConverters.asJava(
+    for (AttributeReference column : asJava(
         DataTypeUtils.toAttributes(new StructType(added.toArray(new StructField[0]))))) {
       if (indexOf(names(columns), column.name()) < 0) { // two of one name: Spark says so
         columns.add(column);
@@ -116,9 +116,7 @@ public final class MergeSchemaWrites {
             + (columns.size() + 1) + " of the rows, has the name of another column.");
       }
     }
-    return target.copy(
-        target.table(), CollectionConverters.asScala(columns).toSeq(), target.catalog(),
-        target.identifier(), target.options(), target.timeTravelSpec());
+    return Relations.copy(target, columns);
   }
 
   /** A new column: the rows that are there are NULL in it. */
@@ -129,20 +127,13 @@ public final class MergeSchemaWrites {
   }
 
   private static String[] names(List<AttributeReference> columns) {
-    String[] found = new String[columns.size()];
-    for (int i = 0; i < found.length; i++) {
-      found[i] = columns.get(i).name();
-    }
-    return found;
+    return columns.stream().map(AttributeReference::name).toArray(String[]::new);
   }
 
   private static int indexOf(String[] names, String name) {
-    for (int i = 0; i < names.length; i++) {
-      if (SQLConf.get().resolver().apply(names[i], name).equals(Boolean.TRUE)) {
-        return i;
-      }
-    }
-    return -1;
+    return IntStream.range(0, names.length)
+        .filter(i -> (Boolean) SQLConf.get().resolver().apply(names[i], name))
+        .findFirst().orElse(-1);
   }
 
   /**
@@ -188,8 +179,9 @@ public final class MergeSchemaWrites {
   /**
    * The type in which values go to plake's writer.
    *
-   * <p>Spark would cast what is assigned, and round: a double to a float, a timestamp to a date. plake
-   * promotes the column or refuses the write. Casts that keep all of a value, or fail, are Spark's.
+   * <p>Spark would cast what is assigned, and round: a double to a float, a timestamp to a date.
+   * plake promotes the column or refuses the write. Casts that keep all of a value, or fail, are
+   * Spark's.
    */
   private static DataType ofValues(DataType table, DataType rows) {
     boolean isFraction = rows instanceof FractionalType;

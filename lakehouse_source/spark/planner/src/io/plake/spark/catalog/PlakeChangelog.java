@@ -13,10 +13,12 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@link ChangesTable} for {@code t CHANGES FROM VERSION 2 TO VERSION 5}, which Spark has from 4.2 on.
+ * {@link ChangesTable} for {@code t CHANGES FROM VERSION 2 TO VERSION 5}, which Spark has from 4.2
+ * on.
  *
  * <p>plake's feed has no rows that were carried over, tells of updates as such, and finds the net
- * changes itself. Spark therefore adds nothing to the query, and pushes columns and conditions down.
+ * changes itself. Spark therefore adds nothing to the query, and pushes columns and conditions
+ * down.
  */
 public final class PlakeChangelog implements Changelog {
   private final ChangesTable table;

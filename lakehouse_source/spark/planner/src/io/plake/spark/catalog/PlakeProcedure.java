@@ -1,8 +1,6 @@
 package io.plake.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
@@ -14,7 +12,6 @@ import java.util.List;
 import java.util.Locale;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalog.Catalog;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
@@ -32,8 +29,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * A procedure of plake, {@code CALL plake.system.vacuum(table => 'sales.orders')}.
  *
- * <p>{@code lakehouse_source/spark/tables/procedures.py} tells which there are, what they take and which
- * rows they give, and does the work. Spark names, orders and casts the arguments, and runs a
+ * <p>{@code lakehouse_source/spark/tables/procedures.py} tells which there are, what they take and
+ * which rows they give, and does the work. Spark names, orders and casts the arguments, and runs a
  * procedure while it analyses the statement.
  */
 public final class PlakeProcedure implements UnboundProcedure {
@@ -64,9 +61,9 @@ public final class PlakeProcedure implements UnboundProcedure {
    */
   public static PlakeProcedure load(Channel channel, String catalog, Identifier procedure) {
     String name = procedure.name().toLowerCase(Locale.ROOT);
-    ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD_PROCEDURE, null)
+    var request = Channel.about(Vocabulary.RequestKind.LOAD_PROCEDURE, null)
         .put(Vocabulary.RequestKey.PROCEDURE, name);
-    JsonNode body = channel.read(request).body;
+    JsonNode body = channel.read(request).body();
     if (isSystem(procedure.namespace()) && body.get(Vocabulary.ResponseKey.EXISTS).asBoolean()) {
       return new PlakeProcedure(channel, catalog, name, body);
     }
@@ -156,21 +153,20 @@ public final class PlakeProcedure implements UnboundProcedure {
   }
 
   private AggregateResponse response(InternalRow arguments) {
-    ObjectNode request = Channel.about(Vocabulary.RequestKind.CALL, null)
+    var request = Channel.about(Vocabulary.RequestKind.CALL, null)
         .put(Vocabulary.RequestKey.PROCEDURE, name)
         .put(Vocabulary.RequestKey.CURRENT, currentNamespace());
-    ObjectNode given = request.putObject(Vocabulary.RequestKey.ARGUMENTS);
+    var given = request.putObject(Vocabulary.RequestKey.ARGUMENTS);
     for (int i = 0; i < parameters.length(); i++) {
       StructField parameter = parameters.fields()[i];
-      given.putPOJO(
-          parameter.name(), body(parameter, arguments.get(i, parameter.dataType())));
+      given.putPOJO(parameter.name(), body(parameter, arguments.get(i, parameter.dataType())));
     }
-    JsonNode body = channel.change(request).body;
+    JsonNode body = channel.change(request).body();
     if (body.has(Vocabulary.ResponseKey.TASKS)) {
       List<Row> rows = channel.runTasks(request);
-      ArrayNode messages = request.putArray(Vocabulary.RequestKey.MESSAGES);
+      var messages = request.putArray(Vocabulary.RequestKey.MESSAGES);
       rows.forEach(row -> messages.add(row.getString(0)));
-      body = channel.change(request).body;
+      body = channel.change(request).body();
     }
     if (body.has(Vocabulary.ResponseKey.CHANGED)) {
       refresh(body.get(Vocabulary.ResponseKey.CHANGED).asText());
@@ -195,7 +191,7 @@ public final class PlakeProcedure implements UnboundProcedure {
 
   /** The namespace of {@code USE}, quoted, where it is one of this catalog; or null. */
   private String currentNamespace() {
-    Catalog session = SparkSession.active().catalog();
+    var session = SparkSession.active().catalog();
     return session.currentCatalog().equals(catalog) ? session.currentDatabase() : null;
   }
 

@@ -1,15 +1,18 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.catalog.EvolvingTable.ChangeableTable;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
 import io.plake.spark.core.LineageNames;
-import io.plake.spark.core.NamedTable;
 import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Refusal;
+import io.plake.spark.core.Relations.NamedTable;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SchemaEvolution;
 import io.plake.spark.core.SealedOptions;
@@ -44,10 +47,8 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A table of Spark's catalog at one version, which is the newest when a query is analysed.
@@ -81,7 +82,10 @@ public class PlakeTable extends FrameTable
   /** Whether the user named the version. */
   public final boolean isPinned;
 
-  /** Whether the analyzer found it for a statement such as SHOW: a catalog without views does not know. */
+  /**
+   * Whether the analyzer found it for a statement such as SHOW: a catalog without views does not
+   * know.
+   */
   volatile boolean isOfStatement = false;
 
   /** Whether DESCRIBE shows it: comments of columns then tell how they are computed. */
@@ -94,32 +98,32 @@ public class PlakeTable extends FrameTable
   PlakeTable(
       Channel channel, Identifier identifier, Channel.Response response, boolean isPinned,
       Map<String, String> more) {
-    super(response.frame, response.columns, isMetadata(response) || !HiddenColumns.canJoin(response.columns)
-        ? Map.of() : HiddenColumns.of(response.columns));
+    super(response.frame(), response.columns(),
+        isMetadata(response) || !HiddenColumns.canJoin(response.columns())
+            ? Map.of() : HiddenColumns.of(response.columns()));
     this.channel = channel;
     this.identifier = identifier;
     this.isPinned = isPinned;
     this.isMetadata = isMetadata(response);
-    this.name = response.body.get(Vocabulary.ResponseKey.TABLE).asText();
-    this.version = response.body.get(Vocabulary.ResponseKey.AT).asLong();
-    this.options = texts(response.body.get(Vocabulary.ResponseKey.OPTIONS));
-    Map<String, String> all = texts(response.body.get(Vocabulary.ResponseKey.PROPERTIES));
+    this.name = response.body().get(Vocabulary.ResponseKey.TABLE).asText();
+    this.version = response.body().get(Vocabulary.ResponseKey.AT).asLong();
+    this.options = texts(response.body().get(Vocabulary.ResponseKey.OPTIONS));
+    Map<String, String> all = texts(response.body().get(Vocabulary.ResponseKey.PROPERTIES));
     all.putAll(more);
     this.properties = Collections.unmodifiableMap(
         new LineageNames(all, all.get(TableCatalog.PROP_LOCATION)));
-    this.constraints = TableConstraints.of(
-        response.body.get(Vocabulary.ResponseKey.CONSTRAINTS));
-    this.computed = response.body.get(Vocabulary.ResponseKey.COMPUTED);
-    this.defaults = texts(response.body.get(Vocabulary.ResponseKey.DEFAULTS));
+    this.constraints = TableConstraints.of(response.body().get(Vocabulary.ResponseKey.CONSTRAINTS));
+    this.computed = response.body().get(Vocabulary.ResponseKey.COMPUTED);
+    this.defaults = texts(response.body().get(Vocabulary.ResponseKey.DEFAULTS));
     this.primaryKey = response.texts(Vocabulary.ResponseKey.PRIMARY_KEY);
     this.partitions = response.texts(Vocabulary.ResponseKey.PARTITION_BY).stream()
         .map(column -> Expressions.identity(Refusal.quoted(column))).toArray(Transform[]::new);
-    this.evolution = response.body.get(Vocabulary.Message.EVOLUTION);
+    this.evolution = response.body().get(Vocabulary.Message.EVOLUTION);
     this.clusterBy = response.texts(Vocabulary.ResponseKey.CLUSTER_BY);
   }
 
   private static boolean isMetadata(Channel.Response response) {
-    return response.body.get(Vocabulary.ResponseKey.IS_METADATA).asBoolean();
+    return response.body().get(Vocabulary.ResponseKey.IS_METADATA).asBoolean();
   }
 
   public static Map<String, String> texts(JsonNode object) {
@@ -139,19 +143,20 @@ public class PlakeTable extends FrameTable
   }
 
   /**
-   * The newest version. To a program it says that its rows can be changed, and by which columns they
-   * are clustered; not to the analyzer: {@code RowStatements} makes the targets of its statements, and
-   * it would show the columns as {@code PARTITIONED BY (cluster_by(...))}.
+   * The newest version. To a program it says that its rows can be changed, and by which columns
+   * they are clustered; not to the analyzer: {@code RowStatements} makes the targets of its
+   * statements, and it would show the columns as {@code PARTITIONED BY (cluster_by(...))}.
    */
   public static PlakeTable newest(Channel channel, Identifier identifier, boolean isOfQuery)
       throws NoSuchTableException {
     ObjectNode request = Channel.about(Vocabulary.RequestKind.LOAD, identifier);
     Channel.Response response = QueryVersions.read(channel, request);
     if (isOfQuery) {
-      ((ObjectNode) response.body).putArray(Vocabulary.ResponseKey.CLUSTER_BY);
+      ((ObjectNode) response.body()).putArray(Vocabulary.ResponseKey.CLUSTER_BY);
     }
-    return made(isOfQuery || isMetadata(response) ? "EvolvingTable" : "ChangeableTable", channel,
-        identifier, response, false, Map.of());
+    return made(
+        isOfQuery || isMetadata(response) ? "EvolvingTable" : "EvolvingTable$ChangeableTable",
+        channel, identifier, response, false, Map.of());
   }
 
   private static PlakeTable made(
@@ -167,7 +172,7 @@ public class PlakeTable extends FrameTable
   /** With the lengths of CHAR and VARCHAR columns, which {@code DESCRIBE} shows. */
   @Override
   public Column[] columns() {
-    StructField[] declared = CharVarcharUtils.getRawSchema(schema).fields();
+    var declared = CharVarcharUtils.getRawSchema(schema).fields();
     Column[] columns = super.columns();
     for (int i = 0; i < columns.length; i++) {
       Column column = columns[i];
@@ -226,7 +231,7 @@ public class PlakeTable extends FrameTable
             : Vocabulary.RequestKind.EVOLVE, identifier)
             .put(Vocabulary.RequestKey.VERSION, Long.toString(version));
         request.set(Vocabulary.RequestKey.CHANGES, evolution);
-        found = channel.read(request, more).frame;
+        found = channel.read(request, more).frame();
         frames.put(key, found);
       }
       return found;
@@ -236,7 +241,8 @@ public class PlakeTable extends FrameTable
   /**
    * The options of one query or write.
    *
-   * <p>A path among them is ignored, as Spark's own tables do. Another catalog or branch is refused.
+   * <p>A path among them is ignored, as Spark's own tables do. Another catalog or branch is
+   * refused.
    */
   public static Map<String, String> withoutPlace(CaseInsensitiveStringMap given) {
     if (given.containsKey(Vocabulary.Place.CATALOG)
@@ -270,7 +276,7 @@ public class PlakeTable extends FrameTable
   /** The newest version, as plake knows it now. */
   public long newestVersion() {
     Channel.Response response = channel.read(Channel.about(Vocabulary.RequestKind.LOAD, identifier));
-    return response.body.get(Vocabulary.ResponseKey.AT).asLong();
+    return response.body().get(Vocabulary.ResponseKey.AT).asLong();
   }
 
   @Override
@@ -284,8 +290,8 @@ public class PlakeTable extends FrameTable
   }
 
   /**
-   * The partition columns. Without any, the columns by which rows are clustered: Spark has one or the
-   * other, and compares them with what a writer names.
+   * The partition columns. Without any, the columns by which rows are clustered: Spark has one or
+   * the other, and compares them with what a writer names.
    */
   @Override
   public Transform[] partitioning() {
@@ -293,7 +299,7 @@ public class PlakeTable extends FrameTable
       return partitions.clone();
     }
     List<String> columns = List.of(schema.fieldNames());
-    return new Transform[] {new ClusterByTransform(CollectionConverters.asScala(clusterBy.stream()
+    return new Transform[] {new ClusterByTransform(asScala(clusterBy.stream()
         .map(name -> Expressions.column(columns.contains(name) ? Refusal.quoted(name) : name))
         .toList()).toList())};
   }
@@ -311,7 +317,7 @@ public class PlakeTable extends FrameTable
   public JsonNode partitionRows() {
     ObjectNode request = Channel.about(Vocabulary.RequestKind.LIST_PARTITIONS, identifier)
         .put(Vocabulary.RequestKey.VERSION, Long.toString(version));
-    return channel.read(request).body.get(Vocabulary.ResponseKey.ROWS);
+    return channel.read(request).body().get(Vocabulary.ResponseKey.ROWS);
   }
 
   @Override
@@ -349,8 +355,7 @@ public class PlakeTable extends FrameTable
     if (isMetadata) {
       throw Refusal.because(name + " tells about a table and cannot be written.");
     }
-    return new TableWrites(
-        schema, partitions.length > 0, info, with(info.options()));
+    return new TableWrites(schema, partitions.length > 0, info, with(info.options()));
   }
 
   @Override
@@ -376,8 +381,8 @@ public class PlakeTable extends FrameTable
   }
 
   /**
-   * In a transaction another one than outside: Spark, from 4.2 on, takes what is cached of a name for
-   * every table of the name and the id. Spark 4.1 has no such method.
+   * In a transaction another one than outside: Spark, from 4.2 on, takes what is cached of a name
+   * for every table of the name and the id. Spark 4.1 has no such method.
    */
   public String id() {
     return Channel.isInTransaction() ? options.get(Vocabulary.Place.PATH) : null;
@@ -386,11 +391,8 @@ public class PlakeTable extends FrameTable
   /** Spark finds a cached plan by the equality of its tables. */
   @Override
   public boolean equals(Object other) {
-    if (!(other instanceof PlakeTable that)) {
-      return false;
-    }
-    return version == that.version && name.equals(that.name) && options.equals(that.options)
-        && schema.equals(that.schema);
+    return other instanceof PlakeTable that && version == that.version
+        && name.equals(that.name) && options.equals(that.options) && schema.equals(that.schema);
   }
 
   @Override
@@ -415,7 +417,7 @@ public class PlakeTable extends FrameTable
     @Override
     public Scan build() {
       PythonDataSourceV2 source = frameFor(given);
-      for (StructField field : hidden().values()) {
+      for (var field : hidden().values()) {
         if (List.of(required.fieldNames()).contains(field.name())) {
           IsolatedScanBuilder scan = new IsolatedScanBuilder(
               source, schema(), with(given), null, hidden());

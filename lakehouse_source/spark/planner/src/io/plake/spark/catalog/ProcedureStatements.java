@@ -17,15 +17,10 @@ import java.util.Set;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalyst.TableIdentifier;
-import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
-import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
-import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.internal.SQLConf;
-import scala.Option;
 
 /**
  * Statements that users of Delta and Iceberg type, as what plake has for them: {@code VACUUM t} is
@@ -68,7 +63,9 @@ public final class ProcedureStatements implements InvocationHandler {
         new Class<?>[] {ParserInterface.class}, new ProcedureStatements(session, spark));
   }
 
-  /** Versions of Spark differ in the methods of a parser: those that read a statement begin alike. */
+  /**
+   * Versions of Spark differ in the methods of a parser: those that read a statement begin alike.
+   */
   @Override
   public Object invoke(Object proxy, Method method, Object[] given) throws Throwable {
     Object[] handed = given;
@@ -280,8 +277,9 @@ public final class ProcedureStatements implements InvocationHandler {
   }
 
   /**
-   * {@code ADD CONSTRAINT x CHECK (a > 0)}, or a key. Spark would read the rows first, in its session's time
-   * zone, name no row, and fail where its optimizer knows that no row breaks the constraint.
+   * {@code ADD CONSTRAINT x CHECK (a > 0)}, or a key. Spark would read the rows first, in its
+   * session's time zone, name no row, and fail where its optimizer knows that no row breaks the
+   * constraint.
    */
   private String constraint(Subject table, StatementWords words) throws ParseException {
     List<String> name = words.name(spark);
@@ -335,7 +333,9 @@ public final class ProcedureStatements implements InvocationHandler {
     return !isInside || words.take(")") ? found : null;
   }
 
-  /** As {@link #subject}, or a path in quotes; null too where another parser knows the statement. */
+  /**
+   * As {@link #subject}, or a path in quotes; null too where another parser knows the statement.
+   */
   private Subject subjectOrPath(StatementWords words) throws ParseException {
     String quoted = words.taken(QUOTED);
     if (quoted == null) {
@@ -381,24 +381,9 @@ public final class ProcedureStatements implements InvocationHandler {
 
   /** A table of plake in {@code spark_catalog}, which has no procedures, by its path. */
   private Subject ofSession(List<String> parts) {
-    int last = parts.size() - 1;
-    if (last > 1) {
-      return null;
-    }
-    SessionCatalog tables = session.sessionState().catalog();
-    TableIdentifier name = new TableIdentifier(
-        parts.get(last), Option.apply(last == 0 ? null : parts.get(0)));
-    if (tables.isTempView(name) || !tables.tableExists(name)) {
-      return null;
-    }
-    try {
-      CatalogTable entry = tables.getTableMetadata(name);
-      return !SessionEntry.isOurs(entry) ? null
-          : new Subject(PlakeCatalogs.with(SessionEntry.optionsOf(entry)),
-              List.of(SessionEntry.pathOf(entry)));
-    } catch (NoSuchNamespaceException | NoSuchTableException e) { // dropped just now
-      return null;
-    }
+    CatalogTable entry = SessionEntry.find(session, parts);
+    return entry == null ? null : new Subject(
+        PlakeCatalogs.with(SessionEntry.optionsOf(entry)), List.of(SessionEntry.pathOf(entry)));
   }
 
   private static String call(String catalog, String procedure, String... arguments) {

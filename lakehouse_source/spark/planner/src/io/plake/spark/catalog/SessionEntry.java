@@ -1,6 +1,7 @@
 package io.plake.spark.catalog;
 
-import com.fasterxml.jackson.databind.JsonNode;
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Refusal;
@@ -10,14 +11,18 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.URI;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.catalog.CatalogUtils;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
@@ -27,7 +32,6 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Utils;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** A table of plake in Spark's session catalog: a name, a location and the options of its store. */
 public final class SessionEntry {
@@ -63,8 +67,22 @@ public final class SessionEntry {
   }
 
   static boolean isOurs(CatalogTable entry) {
-    Option<String> provider = entry.provider();
-    return provider.isDefined() && Relations.SOURCE.equalsIgnoreCase(provider.get());
+    return entry.provider().exists(Relations.SOURCE::equalsIgnoreCase);
+  }
+
+  /** What the metastore has of a table of plake; null: the name is of something else. */
+  public static CatalogTable find(SparkSession session, List<String> parts) {
+    int last = parts.size() - 1;
+    SessionCatalog metastore = session.sessionState().catalog();
+    TableIdentifier name =
+        new TableIdentifier(parts.get(last), Option.apply(last == 0 ? null : parts.get(0)));
+    try {
+      CatalogTable entry = last > 1 || metastore.isTempView(name) || !metastore.tableExists(name)
+          ? null : metastore.getTableMetadata(name);
+      return entry != null && isOurs(entry) ? entry : null;
+    } catch (AnalysisException e) { // dropped just now, which Spark will say
+      return null;
+    }
   }
 
   /** Whether a table that is created is one of plake. */
@@ -86,8 +104,7 @@ public final class SessionEntry {
 
   /** The options {@code catalog} and {@code storage.NAME} of an entry of the metastore. */
   static Map<String, String> optionsOf(CatalogTable entry) {
-    Map<String, String> options = new TreeMap<>(
-        CollectionConverters.asJava(entry.storage().properties()));
+    Map<String, String> options = new TreeMap<>(asJava(entry.storage().properties()));
     options.keySet().removeIf(key -> !isOption(key));
     return options;
   }
@@ -189,8 +206,8 @@ public final class SessionEntry {
    */
   public boolean exists() {
     ObjectNode request = about(Vocabulary.RequestKind.EXISTS).put(Vocabulary.RequestKey.MUST_BE_NEW, false);
-    JsonNode body = channel.read(request).body;
-    JsonNode concealed = body.get(Vocabulary.ResponseKey.OPTIONS).get(Vocabulary.Place.CATALOG);
+    var body = channel.read(request).body();
+    var concealed = body.get(Vocabulary.ResponseKey.OPTIONS).get(Vocabulary.Place.CATALOG);
     if (concealed != null && !options.containsValue(concealed.asText())) {
       throw Refusal.because("The option catalog holds a password, and the metastore would keep it:"
           + " put the URL into an environment variable and give env:NAME.");
@@ -207,16 +224,16 @@ public final class SessionEntry {
    * catalog is not its own.
    */
   public static Table ofSpark(Table found) {
-    if (!(found instanceof V1Table) || ((V1Table) found).v1Table().provider().isEmpty()) {
+    if (!(found instanceof V1Table table) || table.v1Table().provider().isEmpty()) {
       return found;
     }
-    CatalogTable entry = ((V1Table) found).v1Table();
+    CatalogTable entry = table.v1Table();
     Option<TableProvider> requested =
         DataSourceV2Utils.getTableProvider(entry.provider().get(), SQLConf.get());
     if (requested.isEmpty()) {
       return found;
     }
-    Map<String, String> texts = new HashMap<>(CollectionConverters.asJava(entry.properties()));
+    Map<String, String> texts = new HashMap<>(asJava(entry.properties()));
     if (entry.storage().locationUri().isDefined()) {
       texts.put(
           Vocabulary.Place.PATH, CatalogUtils.URIToString(entry.storage().locationUri().get()));

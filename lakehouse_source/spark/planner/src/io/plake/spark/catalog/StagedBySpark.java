@@ -21,8 +21,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * A table of another format that a query creates in Spark's session catalog.
  *
- * <p>Done as Spark does it in a catalog that stages nothing: the table is created, then written, and
- * dropped where the write fails.
+ * <p>Done as Spark does it in a catalog that stages nothing: the table is created, then written,
+ * and dropped where the write fails.
  */
 public final class StagedBySpark implements StagedTable, SupportsWrite {
   private final TableCatalog catalog;
@@ -80,8 +80,8 @@ public final class StagedBySpark implements StagedTable, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    if (table instanceof SupportsWrite) {
-      return ((SupportsWrite) table).newWriteBuilder(info);
+    if (table instanceof SupportsWrite written) {
+      return written.newWriteBuilder(info);
     }
     throw Refusal.because("The table " + name() + " cannot be written.");
   }

@@ -1,10 +1,11 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Set;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.antlr.v4.runtime.CharStreams;
@@ -13,7 +14,6 @@ import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer;
 import org.apache.spark.sql.catalyst.parser.UpperCaseCharStream;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** The words of a statement, without comments, and how far they are read. */
 final class StatementWords {
@@ -23,8 +23,7 @@ final class StatementWords {
 
   StatementWords(String text) {
     this.text = text;
-    SqlBaseLexer lexer = new SqlBaseLexer(
-        new UpperCaseCharStream(CharStreams.fromString(text)));
+    SqlBaseLexer lexer = new SqlBaseLexer(new UpperCaseCharStream(CharStreams.fromString(text)));
     lexer.removeErrorListeners();
     this.tokens = lexer.getAllTokens().stream()
         .filter(token -> token.getChannel() == Token.DEFAULT_CHANNEL)
@@ -64,7 +63,7 @@ final class StatementWords {
 
   /** The next word, where it has this form. */
   String taken(Pattern form) {
-    Matcher found = form.matcher(word(at));
+    var found = form.matcher(word(at));
     return found.matches() ? tokens.get(at++).getText() : null;
   }
 
@@ -78,7 +77,7 @@ final class StatementWords {
     while (word(at).equals(".") && isNamed(word(at + 1))) {
       at += 2;
     }
-    return CollectionConverters.asJava(spark.parseMultipartIdentifier(slice(first, at)));
+    return asJava(spark.parseMultipartIdentifier(slice(first, at)));
   }
 
   private static boolean isNamed(String word) {

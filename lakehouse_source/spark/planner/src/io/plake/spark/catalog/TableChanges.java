@@ -1,5 +1,7 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.PlakeCatalogs;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.SessionTimes;
@@ -25,13 +27,12 @@ import org.apache.spark.sql.types.StringType;
 import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The table function {@code table_changes('t', start [, end])}, as Delta has it.
  *
- * <p>It becomes a relation, which is planned as any other. A bound is a version, a tag or a time; text
- * that Spark casts to a timestamp is a time in the session's zone.
+ * <p>It becomes a relation, which is planned as any other. A bound is a version, a tag or a time;
+ * text that Spark casts to a timestamp is a time in the session's zone.
  */
 public final class TableChanges {
   private static final String NAME = "table_changes";
@@ -45,7 +46,7 @@ public final class TableChanges {
   }
 
   private static LogicalPlan relation(Seq<Expression> given) {
-    List<Expression> arguments = CollectionConverters.asJava(given);
+    List<Expression> arguments = asJava(given);
     if (arguments.size() < 2 || arguments.size() > 3) {
       throw Refusal.because(USAGE + "Arguments that were given: " + arguments.size() + ".");
     }
@@ -73,8 +74,7 @@ public final class TableChanges {
    * The table that a name means: as in a query, else in the catalog of plake that has it, as the
    * arguments of CALL do, which names that catalog.
    */
-  private static ChangesByName.Found found(
-      SparkSession session, List<String> parts, String name) {
+  private static ChangesByName.Found found(SparkSession session, List<String> parts, String name) {
     Exception unknown = null;
     try {
       ChangesByName.Found found = ChangesByName.find(session, parts);
@@ -109,8 +109,7 @@ public final class TableChanges {
 
   private static List<String> parts(SparkSession session, String name) {
     try {
-      return CollectionConverters.asJava(
-          session.sessionState().sqlParser().parseMultipartIdentifier(name));
+      return asJava(session.sessionState().sqlParser().parseMultipartIdentifier(name));
     } catch (ParseException e) {
       throw Refusal.undeclared(e);
     }

@@ -18,11 +18,10 @@ import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.filter.And;
 import org.apache.spark.sql.connector.expressions.filter.Or;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
-import org.apache.spark.sql.types.StructField;
 
 /**
- * What {@code SHOW PARTITIONS} and {@code DROP PARTITION} ask of a table. Partitions follow from rows:
- * none is made by itself, and one is dropped by deleting its rows.
+ * What {@code SHOW PARTITIONS} and {@code DROP PARTITION} ask of a table. Partitions follow from
+ * rows: none is made by itself, and one is dropped by deleting its rows.
  */
 interface TablePartitions extends SupportsAtomicPartitionManagement {
 
@@ -34,7 +33,7 @@ interface TablePartitions extends SupportsAtomicPartitionManagement {
 
   @Override
   default InternalRow[] listPartitionIdentifiers(String[] names, InternalRow wanted) {
-    StructField[] columns = partitionSchema().fields();
+    var columns = partitionSchema().fields();
     List<InternalRow> found = new ArrayList<>();
     for (JsonNode row : partitionRows()) {
       Object[] cells = new Object[columns.length];
@@ -44,8 +43,7 @@ interface TablePartitions extends SupportsAtomicPartitionManagement {
         cells[i] = AggregateResponse.value(
             text.isNull() ? null : text.asText(), columns[i].dataType());
         int place = Arrays.asList(names).indexOf(columns[i].name());
-        fits &= place < 0
-            || Objects.equals(cells[i], wanted.get(place, columns[i].dataType()));
+        fits &= place < 0 || Objects.equals(cells[i], wanted.get(place, columns[i].dataType()));
       }
       if (fits) {
         found.add(new GenericInternalRow(cells));
@@ -77,7 +75,7 @@ interface TablePartitions extends SupportsAtomicPartitionManagement {
   }
 
   private Predicate isIn(InternalRow partition) {
-    StructField[] columns = partitionSchema().fields();
+    var columns = partitionSchema().fields();
     Predicate found = null;
     for (int i = 0; i < columns.length; i++) {
       Expression column = Expressions.column(Refusal.quoted(columns[i].name()));

@@ -2,6 +2,7 @@ package io.plake.spark.catalog;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.catalog.ComputedColumns.ConstantDefaults;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.QueryVersions;
@@ -15,7 +16,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -33,10 +33,8 @@ import org.apache.spark.sql.types.CharType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StringType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.VarcharType;
-import scala.Option;
 
 /** Writes what Spark asks of a table as requests for plake. */
 public final class TableRequests {
@@ -55,7 +53,7 @@ public final class TableRequests {
     StructType schema = CatalogV2Util.v2ColumnsToStructType(columns);
     request.put(Vocabulary.RequestKey.SCHEMA, json(schema));
     ComputedColumns.put(request, columns);
-    ArrayNode defaults = request.putArray(Vocabulary.RequestKey.DEFAULTS);
+    var defaults = request.putArray(Vocabulary.RequestKey.DEFAULTS);
     for (Column column : columns) {
       if (column.defaultValue() == null) {
         continue;
@@ -70,17 +68,15 @@ public final class TableRequests {
       }
     }
     List<Transform> identities = new ArrayList<>();
-    ArrayNode clustered = request.putArray(Vocabulary.RequestKey.CLUSTER_BY);
+    var clustered = request.putArray(Vocabulary.RequestKey.CLUSTER_BY);
     for (Transform transform : info.partitions()) {
       if (transform instanceof ClusterByTransform) {
-        for (NamedReference column : transform.references()) {
-          clustered.add(path(column));
-        }
+        put(clustered, transform.references());
       } else {
         identities.add(transform);
       }
     }
-    ArrayNode partitionBy = request.putArray(Vocabulary.RequestKey.PARTITION_BY);
+    var partitionBy = request.putArray(Vocabulary.RequestKey.PARTITION_BY);
     columns(identities.toArray(new Transform[0])).forEach(partitionBy::add);
     put(request, properties);
     return request;
@@ -92,18 +88,17 @@ public final class TableRequests {
    * <p>Spark takes the value of a default from another entry of the metadata than its text.
    */
   public static Column[] columnsLike(Table source, TableInfo requested) {
-    if (!(source instanceof PlakeTable)) {
+    if (!(source instanceof PlakeTable table)) {
       return requested.columns();
     }
     StructType found = new StructType();
-    for (StructField field : ((PlakeTable) source).schema().fields()) {
-      Option<String> text = field.getCurrentDefaultValue();
-      found = found.add(
-          text.isEmpty() ? field : field.withExistenceDefaultValue(text.get()));
+    for (var field : table.schema().fields()) {
+      var text = field.getCurrentDefaultValue();
+      found = found.add(text.isEmpty() ? field : field.withExistenceDefaultValue(text.get()));
     }
     Column[] columns = CatalogV2Util.structTypeToV2Columns(found, false);
     for (int i = 0; i < columns.length; i++) {
-      columns[i] = ComputedColumns.shown(columns[i], ((PlakeTable) source).computed(), true, false);
+      columns[i] = ComputedColumns.shown(columns[i], table.computed(), true, false);
     }
     return columns;
   }
@@ -138,8 +133,10 @@ public final class TableRequests {
     return type.json();
   }
 
-  private static String path(NamedReference column) {
-    return String.join(".", column.fieldNames());
+  private static void put(ArrayNode clustered, NamedReference[] columns) {
+    for (NamedReference column : columns) {
+      clustered.add(String.join(".", column.fieldNames()));
+    }
   }
 
   /** The value of a column, as a literal of a condition. */
@@ -172,32 +169,28 @@ public final class TableRequests {
   /** Changes of a table, in their order. @param columns those that it has */
   public static ObjectNode alter(Identifier table, TableChange[] changes, Column[] columns) {
     ObjectNode request = Channel.about(Vocabulary.RequestKind.ALTER, table);
-    ArrayNode list = request.putArray(Vocabulary.RequestKey.CHANGES);
+    var list = request.putArray(Vocabulary.RequestKey.CHANGES);
     for (TableChange change : changes) {
       ObjectNode one = list.addObject();
       if (change instanceof TableChange.SetProperty set) {
         one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.PROPERTY)
             .put(Vocabulary.RequestKey.FIELD, set.property())
             .put(Vocabulary.RequestKey.VALUE, set.value());
-      } else if (change instanceof TableChange.RemoveProperty) {
+      } else if (change instanceof TableChange.RemoveProperty removed) {
         one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.PROPERTY)
-            .put(Vocabulary.RequestKey.FIELD, ((TableChange.RemoveProperty) change).property())
+            .put(Vocabulary.RequestKey.FIELD, removed.property())
             .putNull(Vocabulary.RequestKey.VALUE);
-      } else if (change instanceof TableChange.ClusterBy) {
+      } else if (change instanceof TableChange.ClusterBy clustered) {
         one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.CLUSTER);
-        ArrayNode clustered = one.putArray(Vocabulary.RequestKey.VALUE);
-        for (NamedReference column : ((TableChange.ClusterBy) change).clusteringColumns()) {
-          clustered.add(path(column));
-        }
+        put(one.putArray(Vocabulary.RequestKey.VALUE), clustered.clusteringColumns());
       } else if (change instanceof TableChange.AddConstraint added) {
         TableConstraints.add(one, added);
       } else if (change instanceof TableChange.DropConstraint dropped) {
         TableConstraints.drop(one, dropped);
-      } else if (change instanceof TableChange.ColumnChange) {
-        column(one, (TableChange.ColumnChange) change, columns);
+      } else if (change instanceof TableChange.ColumnChange ofColumn) {
+        column(one, ofColumn, columns);
       } else {
-        throw Refusal.because("plake cannot change this of a table: "
-            + kindOf(change));
+        throw Refusal.because("plake cannot change this of a table: " + kindOf(change));
       }
     }
     return request;
@@ -207,7 +200,7 @@ public final class TableRequests {
   public static Channel.Response evolved(Channel channel, ObjectNode request) {
     request.put(Vocabulary.RequestKey.COMMAND, Vocabulary.RequestKind.EVOLVE);
     Channel.Response response = QueryVersions.read(channel, request);
-    ((ObjectNode) response.body)
+    ((ObjectNode) response.body())
         .set(Vocabulary.Message.EVOLUTION, request.get(Vocabulary.RequestKey.CHANGES));
     return response;
   }
@@ -216,9 +209,8 @@ public final class TableRequests {
     return change.getClass().getSimpleName();
   }
 
-  private static void column(
-      ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
-    ArrayNode path = one.putArray(Vocabulary.RequestKey.FIELD);
+  private static void column(ObjectNode one, TableChange.ColumnChange change, Column[] columns) {
+    var path = one.putArray(Vocabulary.RequestKey.FIELD);
     Arrays.stream(change.fieldNames()).forEach(path::add);
     if (change instanceof TableChange.AddColumn added) {
       one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.ADD)
@@ -232,35 +224,33 @@ public final class TableRequests {
         one.put(Vocabulary.RequestKey.VALUE,
             value(name, added.dataType(), added.defaultValue().getValue()));
       }
-    } else if (change instanceof TableChange.RenameColumn) {
+    } else if (change instanceof TableChange.RenameColumn renamed) {
       one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.RENAME)
-          .put(Vocabulary.RequestKey.VALUE, ((TableChange.RenameColumn) change).newName());
+          .put(Vocabulary.RequestKey.VALUE, renamed.newName());
     } else if (change instanceof TableChange.DeleteColumn) {
       one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.DELETE);
-    } else if (change instanceof TableChange.UpdateColumnType) {
-      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.WIDEN).put(Vocabulary.RequestKey.TYPE,
-          json(((TableChange.UpdateColumnType) change).newDataType()));
-    } else if (change instanceof TableChange.UpdateColumnNullability) {
-      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.NULLABILITY).put(
-          Vocabulary.RequestKey.NULLABLE,
-          ((TableChange.UpdateColumnNullability) change).nullable());
-    } else if (change instanceof TableChange.UpdateColumnComment) {
-      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.COMMENT).put(
-          Vocabulary.RequestKey.COMMENT, ((TableChange.UpdateColumnComment) change).newComment());
-    } else if (change instanceof TableChange.UpdateColumnPosition) {
+    } else if (change instanceof TableChange.UpdateColumnType typed) {
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.WIDEN)
+          .put(Vocabulary.RequestKey.TYPE, json(typed.newDataType()));
+    } else if (change instanceof TableChange.UpdateColumnNullability set) {
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.NULLABILITY)
+          .put(Vocabulary.RequestKey.NULLABLE, set.nullable());
+    } else if (change instanceof TableChange.UpdateColumnComment set) {
+      one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.COMMENT)
+          .put(Vocabulary.RequestKey.COMMENT, set.newComment());
+    } else if (change instanceof TableChange.UpdateColumnPosition moved) {
       one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.MOVE);
-      position(one, ((TableChange.UpdateColumnPosition) change).position());
-    } else if (change instanceof TableChange.UpdateColumnDefaultValue) {
+      position(one, moved.position());
+    } else if (change instanceof TableChange.UpdateColumnDefaultValue set) {
       one.put(Vocabulary.RequestKey.CHANGE, Vocabulary.Change.DEFAULT);
-      String sql = defaultOf((TableChange.UpdateColumnDefaultValue) change);
+      String sql = defaultOf(set);
       if (sql != null && !sql.isEmpty()) {
         String name = change.fieldNames()[change.fieldNames().length - 1];
         one.put(Vocabulary.RequestKey.VALUE, ConstantDefaults.changes(sql)
             ? expression(name, sql) : evaluated(change.fieldNames(), sql, columns));
       }
     } else {
-      throw Refusal.because("plake cannot change this of a column: "
-          + kindOf(change));
+      throw Refusal.because("plake cannot change this of a column: " + kindOf(change));
     }
   }
 
@@ -270,8 +260,8 @@ public final class TableRequests {
   }
 
   private static void position(ObjectNode one, TableChange.ColumnPosition position) {
-    if (position instanceof TableChange.After) {
-      one.put(Vocabulary.RequestKey.AFTER, ((TableChange.After) position).column());
+    if (position instanceof TableChange.After after) {
+      one.put(Vocabulary.RequestKey.AFTER, after.column());
     } else if (position != null) {
       one.putNull(Vocabulary.RequestKey.AFTER);
     }
@@ -285,7 +275,7 @@ public final class TableRequests {
         org.apache.spark.sql.classic.Dataset<Row> frame =
             (org.apache.spark.sql.classic.Dataset<Row>) SparkSession.active().sql(
                 "SELECT CAST((" + sql + ") AS " + type.sql() + ")");
-        InternalRow row = frame.queryExecution().executedPlan().executeCollect()[0];
+        var row = frame.queryExecution().executedPlan().executeCollect()[0];
         return value(column.name(), type, new LiteralValue<>(row.get(0, type), type));
       }
     }

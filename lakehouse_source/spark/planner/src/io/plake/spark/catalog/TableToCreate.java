@@ -7,7 +7,7 @@ import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
-import io.plake.spark.core.WriteInfo;
+import io.plake.spark.core.WriteCommands.WriteInfo;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -38,17 +38,12 @@ public final class TableToCreate extends PythonTable implements StagedTable {
   public TableToCreate(
       Channel channel, ObjectNode request, Column[] columns, Transform[] partitioning,
       Runnable undo) {
-    this(channel, request, columns, partitioning, channel.read(request).body, undo);
-  }
-
-  private TableToCreate(
-      Channel channel, ObjectNode request, Column[] columns, Transform[] partitioning,
-      JsonNode body, Runnable undo) {
     super(new PlakeSource(), Relations.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
     this.channel = channel;
     this.request = request;
     this.partitioning = partitioning;
     this.undo = undo;
+    JsonNode body = channel.read(request).body();
     this.name = body.get(Vocabulary.ResponseKey.TABLE).asText();
     this.options = PlakeTable.texts(body.get(Vocabulary.ResponseKey.OPTIONS));
     this.staged = body.get(Vocabulary.ResponseKey.STAGED);

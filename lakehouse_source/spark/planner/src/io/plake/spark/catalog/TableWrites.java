@@ -7,7 +7,7 @@ import io.plake.spark.core.Refusal;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
-import io.plake.spark.core.WriteInfo;
+import io.plake.spark.core.WriteCommands.WriteInfo;
 import io.plake.spark.scan.ConditionData;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -25,8 +25,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * A write to a table of Spark's catalog by plake's writer in Python.
  *
- * <p>What is replaced travels in options: all rows, those of a condition, or the partitions that the
- * new rows belong to.
+ * <p>What is replaced travels in options: all rows, those of a condition, or the partitions that
+ * the new rows belong to.
  */
 final class TableWrites implements SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final StructType table;

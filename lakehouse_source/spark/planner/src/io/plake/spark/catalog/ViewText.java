@@ -1,10 +1,11 @@
 package io.plake.spark.catalog;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Vocabulary;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.ServiceLoader;
@@ -17,21 +18,19 @@ import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.SQLConf$;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.Product;
 import scala.collection.Iterable;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Whether the text of a view may run.
  *
  * <p>A view is a text that somebody wrote into a catalog, and Spark runs it with the rights of who
- * reads it. So it may only query: it calls nothing that runs other code, and reads tables, not files
- * or databases by an address in the text. The text of a catalog that belongs to somebody else does
- * not run at all, unless the reader says so.
+ * reads it. So it may only query: it calls nothing that runs other code, and reads tables, not
+ * files or databases by an address in the text. The text of a catalog that belongs to somebody else
+ * does not run at all, unless the reader says so.
  */
 public final class ViewText {
 
@@ -101,7 +100,7 @@ public final class ViewText {
 
   private void check(Object part) {
     if (part instanceof UnresolvedFunction function) {
-      List<String> names = CollectionConverters.asJava(function.nameParts());
+      var names = asJava(function.nameParts());
       String name = names.get(names.size() - 1).toLowerCase(Locale.ROOT);
       if (CODE.contains(name)) {
         throw refused("calls " + name + ", which runs code");
@@ -109,7 +108,7 @@ public final class ViewText {
     } else if (part instanceof ScriptTransformation) {
       throw refused("runs a program by TRANSFORM");
     } else if (part instanceof UnresolvedRelation relation) {
-      List<String> names = CollectionConverters.asJava(relation.multipartIdentifier());
+      var names = asJava(relation.multipartIdentifier());
       if (names.size() == 2 && isSource(names.get(0))) {
         throw refused("reads " + String.join(".", names) + ", which is no table");
       }
@@ -118,7 +117,9 @@ public final class ViewText {
     }
   }
 
-  /** Whether Spark may take the first part of a name for a data source, and the second for a path. */
+  /**
+   * Whether Spark may take the first part of a name for a data source, and the second for a path.
+   */
   private boolean isSource(String first) {
     return !first.equals(catalog) && (first.contains(".") || Sources.NAMES.contains(
         first.toLowerCase(Locale.ROOT)));
@@ -131,7 +132,7 @@ public final class ViewText {
 
   /** Everything in a plan that was parsed: plans below, expressions, and plans in these. */
   private static Stream<Object> parts(Object part) {
-    Iterator<?> below = part instanceof Iterable<?> some ? some.iterator()
+    var below = part instanceof Iterable<?> some ? some.iterator()
         : part instanceof Product one ? one.productIterator() : null;
     if (below == null) {
       return Stream.empty();

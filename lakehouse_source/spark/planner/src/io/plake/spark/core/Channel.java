@@ -1,5 +1,7 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
@@ -17,12 +19,9 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
-import scala.Tuple2;
-import scala.collection.Iterator;
 
 /**
  * The one way from Spark's catalog to plake's code in Python, which knows all about tables.
@@ -45,23 +44,8 @@ public final class Channel {
     this.options = options;
   }
 
-  /** What plake answered. */
-  public static final class Response {
-    /** The answer itself. */
-    public final JsonNode body;
-
-    /** The columns of the table that was asked for. */
-    public final StructType columns;
-
-    /** Its frame, at one version. */
-    public final PythonDataSourceV2 frame;
-
-    private Response(JsonNode body, StructType columns, PythonDataSourceV2 frame) {
-      this.body = body;
-      this.columns = columns;
-      this.frame = frame;
-    }
-
+  /** What plake answered, with the columns of the table that was asked for, and its frame. */
+  public record Response(JsonNode body, StructType columns, PythonDataSourceV2 frame) {
     /** The texts of a list in the answer. */
     public List<String> texts(String key) {
       List<String> found = new ArrayList<>();
@@ -102,14 +86,11 @@ public final class Channel {
   /** The session's settings of statements. */
   public static ObjectNode settings() {
     ObjectNode settings = Envelope.object();
-    Iterator<Tuple2<String, String>> all = SQLConf.get().getAllConfs().iterator();
-    while (all.hasNext()) {
-      Tuple2<String, String> setting = all.next();
-      if (setting._1().startsWith(Vocabulary.Setting.STATEMENT)) {
-        settings.put(
-            setting._1().substring(Vocabulary.Setting.STATEMENT.length()), setting._2());
+    asJava(SQLConf.get().getAllConfs()).forEach((name, value) -> {
+      if (name.startsWith(Vocabulary.Setting.STATEMENT)) {
+        settings.put(name.substring(Vocabulary.Setting.STATEMENT.length()), value);
       }
-    }
+    });
     return settings;
   }
 
@@ -182,11 +163,10 @@ public final class Channel {
     SealedOptions.put(given, key, request);
     putClaims(given);
     PythonDataSourceV2 source = new PlakeSource();
-    StructField[] fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
+    var fields = source.inferSchema(new CaseInsensitiveStringMap(given)).fields();
     JsonNode body = Envelope.response(
         fields[fields.length - 1].metadata().getString(Vocabulary.Envelope.NAME));
-    return new Response(
-        body, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
+    return new Response(body, new StructType(Arrays.copyOf(fields, fields.length - 1)), source);
   }
 
   /**

@@ -1,5 +1,7 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -10,8 +12,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Takes away the projection by which Spark pads CHAR columns of a relation.
@@ -35,9 +35,8 @@ public final class CharPadding {
       return plan;
     }
     List<AttributeReference> columns = new ArrayList<>();
-    Iterator<NamedExpression> shown = project.projectList().iterator();
-    for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
-      AttributeReference column = it.next();
+    var shown = project.projectList().iterator();
+    for (AttributeReference column : asJava(relation.output())) {
       NamedExpression one = shown.next();
       if (!one.exprId().equals(column.exprId())) {
         if (!isPadded(one, column)) {
@@ -48,9 +47,7 @@ public final class CharPadding {
       }
       columns.add(column);
     }
-    return relation.copy(
-        relation.table(), CollectionConverters.asScala(columns).toSeq(), relation.catalog(),
-        relation.identifier(), relation.options(), relation.timeTravelSpec());
+    return Relations.copy(relation, columns);
   }
 
   private static boolean isPadded(NamedExpression one, AttributeReference column) {

@@ -53,7 +53,9 @@ public final class HiddenColumns {
     return found;
   }
 
-  /** Those of the change feed, but for names that a column has: its reader knows one meaning only. */
+  /**
+   * Those of the change feed, but for names that a column has: its reader knows one meaning only.
+   */
   public static Map<String, StructField> ofChanges(StructType schema) {
     Map<String, StructField> found = new LinkedHashMap<>();
     for (String name : List.of(

@@ -23,26 +23,20 @@ public final class KnownFormats extends DataSourceManager {
    */
   public static void keep(SessionState state) throws ReflectiveOperationException {
     KnownFormats made = new KnownFormats();
-    Field formats = field(DataSourceManager.class, "runtimeDataSourceBuilders");
+    Field formats = Relations.field(DataSourceManager.class, "runtimeDataSourceBuilders");
     formats.set(made, formats.get(state.dataSourceManager())); // shared: others hold the old one
-    field(SessionState.class, "dataSourceManager").set(state, made);
+    Relations.field(SessionState.class, "dataSourceManager").set(state, made);
   }
 
   @Override
   public DataSourceManager clone() {
     try {
       KnownFormats made = new KnownFormats();
-      Field formats = field(DataSourceManager.class, "runtimeDataSourceBuilders");
+      Field formats = Relations.field(DataSourceManager.class, "runtimeDataSourceBuilders");
       formats.set(made, new ConcurrentHashMap<Object, Object>((Map<?, ?>) formats.get(this)));
       return made;
     } catch (ReflectiveOperationException e) {
       return super.clone();
     }
-  }
-
-  private static Field field(Class<?> owner, String name) throws ReflectiveOperationException {
-    Field found = owner.getDeclaredField(name);
-    found.setAccessible(true);
-    return found;
   }
 }

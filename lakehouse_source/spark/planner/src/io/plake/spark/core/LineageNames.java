@@ -9,9 +9,9 @@ import java.util.Set;
 /**
  * The properties of a table, which also answer by which name OpenLineage knows it.
  *
- * <p>OpenLineage asks a table for {@code openlineage.dataset.namespace} and {@code .name}. The name of
- * a dataset is its place, by OpenLineage's rules of naming, whatever Spark calls it, so that
- * all engines name one dataset alike. It follows from the location: no listing of the properties has
+ * <p>OpenLineage asks a table for {@code openlineage.dataset.namespace} and {@code .name}. The name
+ * of a dataset is its place, by OpenLineage's rules of naming, whatever Spark calls it, so that all
+ * engines name one dataset alike. It follows from the location: no listing of the properties has
  * it, so {@code SHOW CREATE TABLE} and {@code LIKE} give it to no other table. A user's property of
  * that name counts more.
  */

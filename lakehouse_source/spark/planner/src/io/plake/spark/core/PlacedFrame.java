@@ -11,7 +11,10 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructType;
 
-/** The table of {@code spark.read.format("plake").load(path)}, whose rows tell where they are stored. */
+/**
+ * The table of {@code spark.read.format("plake").load(path)}, whose rows tell where they are
+ * stored.
+ */
 public final class PlacedFrame extends FrameTable implements SupportsMetadataColumns {
 
   /** Frames with these have other columns than the dataset, or rows about it. */

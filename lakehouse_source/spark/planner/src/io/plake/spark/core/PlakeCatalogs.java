@@ -1,8 +1,8 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -10,8 +10,6 @@ import java.util.TreeMap;
 import java.util.UUID;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
-import scala.Tuple2;
-import scala.collection.Iterator;
 
 /** The catalogs of plake in a session's settings. */
 public final class PlakeCatalogs {
@@ -51,15 +49,8 @@ public final class PlakeCatalogs {
 
   /** Their names, in order. */
   public static List<String> names() {
-    List<String> found = new ArrayList<>();
-    Iterator<Tuple2<String, String>> all = SQLConf.get().getAllConfs().iterator();
-    while (all.hasNext()) {
-      Tuple2<String, String> setting = all.next();
-      if (setting._1().startsWith(PREFIX) && CLASSES.contains(setting._2())) {
-        found.add(setting._1().substring(PREFIX.length()));
-      }
-    }
-    Collections.sort(found);
-    return found;
+    return asJava(SQLConf.get().getAllConfs()).entrySet().stream()
+        .filter(one -> one.getKey().startsWith(PREFIX) && CLASSES.contains(one.getValue()))
+        .map(one -> one.getKey().substring(PREFIX.length())).sorted().toList();
   }
 }

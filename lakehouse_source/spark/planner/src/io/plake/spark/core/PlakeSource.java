@@ -1,9 +1,8 @@
 package io.plake.spark.core;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.plake.spark.core.StaticConfiguration.InstalledPyspark;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
-import java.util.Map;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -56,8 +55,7 @@ public class PlakeSource extends PythonDataSourceV2 {
 
     Telling(UserDefinedPythonDataSource stock) {
       super(StaticConfiguration.restored(stock.dataSourceCls()));
-      this.stock =
-          new UserDefinedPythonDataSource(InstalledPyspark.ofTasks(stock.dataSourceCls()));
+      this.stock = new UserDefinedPythonDataSource(InstalledPyspark.ofTasks(stock.dataSourceCls()));
       this.ours = new UserDefinedPythonDataSource(entry(dataSourceCls()));
     }
 
@@ -102,16 +100,16 @@ public class PlakeSource extends PythonDataSourceV2 {
      */
     private PythonDataSourceCreationResult made(
         CaseInsensitiveStringMap options, Option<StructType> schema) {
-      ObjectNode given = Envelope.object()
+      var given = Envelope.object()
           .put(Vocabulary.Entry.SEALED, SealedOptions.areIn(options))
           .put(Vocabulary.Entry.SCHEMA, schema.isEmpty());
-      ObjectNode texts = given.putObject(Vocabulary.Entry.OPTIONS);
+      var texts = given.putObject(Vocabulary.Entry.OPTIONS);
       options.forEach(texts::put);
       String text = Base64.getEncoder().encodeToString(
           given.toString().getBytes(StandardCharsets.UTF_8));
       StructType none = new StructType();
       byte[] maker = pickle(Vocabulary.Entry.MAKER, "(V" + text + "\ntR");
-      Map<?, ?> found = Envelope.responseIn(super.createReadInfoInPython(
+      var found = Envelope.responseIn(super.createReadInfoInPython(
           new PythonDataSourceCreationResult(maker, none), none, false).partitions().head());
       return new PythonDataSourceCreationResult(
           Base64.getDecoder().decode((String) found.get(Vocabulary.Entry.INSTANCE)),
@@ -145,8 +143,7 @@ public class PlakeSource extends PythonDataSourceV2 {
     }
 
     @Override
-    public void commitWriteInPython(
-        byte[] writer, WriterCommitMessage[] messages, boolean abort) {
+    public void commitWriteInPython(byte[] writer, WriterCommitMessage[] messages, boolean abort) {
       try {
         super.commitWriteInPython(writer, messages, abort);
         if (!abort) {

@@ -1,12 +1,13 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -21,7 +22,6 @@ import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /** Errors of plake as Spark's exceptions, with plake's text. */
 public final class Refusal {
@@ -93,9 +93,9 @@ public final class Refusal {
   private static final String MEANWHILE = "\n\nDuring handling of the above exception";
 
   /**
-   * What Spark's worker raises after an error of plake, and tells nothing: it stops a reader that there
-   * is not, of a stream that does not begin, or the writer of a batch of a stream, which begins while
-   * it is pickled, was not pickled.
+   * What Spark's worker raises after an error of plake, and tells nothing: it stops a reader that
+   * there is not, of a stream that does not begin, or the writer of a batch of a stream, which
+   * begins while it is pickled, was not pickled.
    */
   private static final Pattern OF_WORKER = Pattern.compile(
       "\\n(?:UnboundLocalError: [^\\n]*'reader'"
@@ -107,7 +107,9 @@ public final class Refusal {
 
   private static final String TRACEBACK_PARAMETER = "msg";
 
-  /** Throws what Spark raised for an error of plake again, with plake's text; others as they are. */
+  /**
+   * Throws what Spark raised for an error of plake again, with plake's text; others as they are.
+   */
   static RuntimeException raised(Exception raised) {
     throw undeclared(retold(raised, true));
   }
@@ -122,11 +124,10 @@ public final class Refusal {
     if (raised instanceof SparkThrowable error && error.getCondition() != null
         && CONDITIONS.contains(error.getCondition())) {
       String text = error.getMessageParameters().get(TRACEBACK_PARAMETER);
-      Matcher found = TRACEBACK.matcher(withoutErrorOfWorker(text == null ? "" : text).strip());
+      var found = TRACEBACK.matcher(withoutErrorOfWorker(text == null ? "" : text).strip());
       if (found.matches() && !found.group(2).contains(MORE)) {
         String message = "[" + code(found.group(1)) + "] " + found.group(2);
-        return new Refused(
-            withCondition ? error.getCondition() : null, message, raised, Map.of());
+        return new Refused(withCondition ? error.getCondition() : null, message, raised, Map.of());
       }
     }
     return raised;
@@ -173,7 +174,7 @@ public final class Refusal {
     /** @param condition Spark's name for the error, and cause; null where there is none */
     Refused(String condition, String message, Throwable cause, Map<String, String> facts) {
       super(message, Option.empty(), Option.empty(), Option.apply(cause), Option.apply(condition),
-          scala.collection.immutable.Map.from(CollectionConverters.asScala(facts)),
+          scala.collection.immutable.Map.from(asScala(facts)),
           new QueryContext[0]);
     }
 

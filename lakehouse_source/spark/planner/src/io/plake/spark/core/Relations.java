@@ -1,6 +1,10 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import java.lang.reflect.Field;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
@@ -17,6 +21,8 @@ public final class Relations {
   /** Name of the data source, as Python registers it. */
   public static final String SOURCE = "plake";
 
+  private static volatile Field source; // looked up once
+
   /** Whether this session has not turned the extension off. */
   public static boolean isOn() {
     return "true".equalsIgnoreCase(SQLConf.get().getConfString(Vocabulary.Setting.PLANNER, "true"));
@@ -24,7 +30,7 @@ public final class Relations {
 
   /** Whether a node reads a frame of plake in the way in which Spark would. */
   public static boolean isOurs(LogicalPlan node) {
-    return node instanceof DataSourceV2Relation && isOurTable(((DataSourceV2Relation) node).table());
+    return node instanceof DataSourceV2Relation relation && isOurTable(relation.table());
   }
 
   /** Whether a table is of Spark's catalog, or of a frame as Spark makes it. */
@@ -40,8 +46,8 @@ public final class Relations {
 
   /** Whether a table is the target of a statement, before or after Spark's rewrite. */
   public static boolean isTarget(Object table) {
-    return table instanceof StatementTarget || table instanceof RowLevelOperationTable
-        && ((RowLevelOperationTable) table).operation() instanceof StatementTarget;
+    return table instanceof StatementTarget || table instanceof RowLevelOperationTable target
+        && target.operation() instanceof StatementTarget;
   }
 
   /** What is below projections and filters. */
@@ -61,27 +67,48 @@ public final class Relations {
         relation.timeTravelSpec());
   }
 
+  /** The relation with other columns. */
+  public static DataSourceV2Relation copy(
+      DataSourceV2Relation relation, List<AttributeReference> output) {
+    return relation.copy(
+        relation.table(), asScala(output).toSeq(), relation.catalog(), relation.identifier(),
+        relation.options(), relation.timeTravelSpec());
+  }
+
   /** The source that all scans of a table share. */
   public static PythonDataSourceV2 sourceOf(PythonTable table) throws ReflectiveOperationException {
-    return (PythonDataSourceV2) SourceField.get().get(table);
+    check();
+    return (PythonDataSourceV2) source.get(table);
   }
 
   /** Fails where this Spark has no such source. */
   public static void check() throws ReflectiveOperationException {
-    SourceField.get();
+    if (source == null) {
+      source = field(PythonTable.class, "ds");
+    }
   }
 
-  /** A private field of Spark, looked up once. */
-  private static final class SourceField {
-    private static volatile Field found;
-
-    static Field get() throws NoSuchFieldException {
-      if (found == null) {
-        Field field = PythonTable.class.getDeclaredField("ds");
+  /** A private field of Spark. Scala puts the name of a class or a trait before some names. */
+  public static Field field(Class<?> owner, String name) throws NoSuchFieldException {
+    for (Field field : owner.getDeclaredFields()) {
+      if (field.getName().equals(name) || field.getName().endsWith("$$" + name)) {
         field.setAccessible(true);
-        found = field;
+        return field;
       }
-      return found;
     }
+    throw new NoSuchFieldException(name);
+  }
+
+  /** Marks what Spark sees of the target of a DELETE, UPDATE or MERGE. */
+  public interface StatementTarget {}
+
+  /** A table that Spark's catalog has found, at one version. */
+  public interface NamedTable {
+    /**
+     * The frame that scans with some options read.
+     *
+     * @throws org.apache.spark.sql.AnalysisException plake has no such option, undeclared
+     */
+    PythonDataSourceV2 frameFor(CaseInsensitiveStringMap given);
   }
 }

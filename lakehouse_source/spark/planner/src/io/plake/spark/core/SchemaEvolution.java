@@ -1,5 +1,8 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -17,7 +20,6 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * {@code MERGE WITH SCHEMA EVOLUTION} and, from Spark 4.2 on, {@code INSERT WITH SCHEMA EVOLUTION}.
@@ -28,8 +30,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * commits them with its rows.
  *
  * <p>From 4.2 on Spark asks the table for each change whether it can be made, and casts where it
- * cannot ({@code EvolvingTable}). 4.1 lacks that interface, and asks for every change: a source with a
- * narrower type than the table is refused there.
+ * cannot ({@code EvolvingTable}). 4.1 lacks that interface, and asks for every change: a source
+ * with a narrower type than the table is refused there.
  */
 public final class SchemaEvolution {
   /** Whether Spark asks tables which changes they can make. */
@@ -48,7 +50,9 @@ public final class SchemaEvolution {
     }
   }
 
-  /** A new object of a class that 4.1 cannot load: Java's verifier would load it if code named it. */
+  /**
+   * A new object of a class that 4.1 cannot load: Java's verifier would load it if code named it.
+   */
   public static Object made(String name, Object... arguments) {
     try {
       return Class.forName(name, true, SchemaEvolution.class.getClassLoader())
@@ -129,14 +133,12 @@ public final class SchemaEvolution {
   private static DataSourceV2Relation strings(
       DataSourceV2Relation relation, Map<ExprId, AttributeReference> changed) {
     Seq<AttributeReference> columns = strings(relation.output(), changed);
-    return columns == relation.output() ? relation : relation.copy(
-        relation.table(), columns, relation.catalog(), relation.identifier(), relation.options(),
-        relation.timeTravelSpec());
+    return columns == relation.output() ? relation : Relations.copy(relation, asJava(columns));
   }
 
   private static Seq<AttributeReference> strings(
       Seq<AttributeReference> output, Map<ExprId, AttributeReference> changed) {
-    StructType given = new StructType(CollectionConverters.asJava(output).stream()
+    StructType given = new StructType(asJava(output).stream()
         .map(column -> new StructField(
             column.name(), column.dataType(), column.nullable(), column.metadata()))
         .toArray(StructField[]::new));
@@ -145,7 +147,7 @@ public final class SchemaEvolution {
       return output;
     }
     List<AttributeReference> columns = new ArrayList<>();
-    for (AttributeReference column : CollectionConverters.asJava(output)) {
+    for (AttributeReference column : asJava(output)) {
       int at = columns.size();
       if (!strings.apply(at).equals(given.apply(at))) {
         column = column.withDataType(strings.apply(at).dataType())
@@ -154,7 +156,7 @@ public final class SchemaEvolution {
       }
       columns.add(column);
     }
-    return CollectionConverters.asScala(columns).toSeq();
+    return asScala(columns).toSeq();
   }
 
   private static boolean is(MergeIntoTable merge, String predicate)

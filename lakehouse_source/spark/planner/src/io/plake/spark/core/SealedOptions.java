@@ -1,7 +1,6 @@
 package io.plake.spark.core;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.node.TextNode;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
@@ -21,10 +20,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Options that this extension sets, and how they are told from those of a user.
  *
  * <p>Options come from everywhere: {@code OPTIONS}, {@code WITH}, table properties, a plan that was
- * seen before. Those of the extension have names of their own and a seal beside them, a MAC over all
- * of them by a key that this JVM makes and nothing outside of it ever sees: no plan, setting, log,
- * file or process. A set without the right seal is refused where the source is called, and Python
- * takes such options only from the class that {@link PlakeSource} names there.
+ * seen before. Those of the extension have names of their own and a seal beside them, a MAC over
+ * all of them by a key that this JVM makes and nothing outside of it ever sees: no plan, setting,
+ * log, file or process. A set without the right seal is refused where the source is called, and
+ * Python takes such options only from the class that {@link PlakeSource} names there.
  */
 public final class SealedOptions {
   private static final String ALGORITHM = "HmacSHA256";
@@ -43,7 +42,7 @@ public final class SealedOptions {
   public static void put(Map<String, String> options, String key, JsonNode value) {
     TreeMap<String, String> own = checked(options);
     String before = own.get(Vocabulary.Envelope.NAME);
-    ObjectNode message = before == null ? Envelope.object() : Envelope.requestOf(before);
+    var message = before == null ? Envelope.object() : Envelope.requestOf(before);
     message.set(key, value);
     own.put(Vocabulary.Envelope.NAME, Envelope.request(message.toString()));
     put(options, own);

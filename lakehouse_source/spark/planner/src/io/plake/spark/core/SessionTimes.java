@@ -15,7 +15,8 @@ import scala.Option;
 /**
  * What a text of a time means: what Spark's cast makes of it, in the session's zone if it has none.
  *
- * <p>Options of reads are taken through {@link PlakeSource}, which hands them to Python as instants.
+ * <p>Options of reads are taken through {@link PlakeSource}, which hands them to Python as
+ * instants.
  */
 public final class SessionTimes {
   private static final Set<String> OPTIONS =

@@ -1,15 +1,16 @@
 package io.plake.spark.core;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.File;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonFunction;
-import scala.Tuple2;
+import org.apache.spark.api.python.SimplePythonFunction;
 
 /**
  * What the application's own configuration says about variables and hosts, for planning workers.
@@ -31,8 +32,8 @@ final class StaticConfiguration {
 
   /** The same function, for a worker that is told of the configuration. */
   static PythonFunction restored(PythonFunction source) {
-    ObjectNode found = Envelope.object();
-    for (Tuple2<String, String> one : SparkEnv.get().conf().getAll()) {
+    var found = Envelope.object();
+    for (var one : SparkEnv.get().conf().getAll()) {
       String restored = restored(one._1(), one._2());
       if (restored != null) {
         found.put(one._1(), restored);
@@ -69,7 +70,7 @@ final class StaticConfiguration {
    * characters are not escaped.
    */
   private static String hosts(String text, String... kept) {
-    Matcher found = URL.matcher(text);
+    var found = URL.matcher(text);
     if (!found.matches()) {
       return null;
     }
@@ -101,5 +102,38 @@ final class StaticConfiguration {
       }
     }
     return found.isEmpty() ? "" : "?" + String.join("&", found);
+  }
+
+  /**
+   * Lets Python workers run {@code sitecustomize.py} of this jar when they start: they import the
+   * installed pyspark instead of Spark's zip. Python takes modules from a jar as from any zip.
+   *
+   * <p>Only on the driver's machine: on another one the jar's path may be anybody's file.
+   */
+  static final class InstalledPyspark {
+    private InstalledPyspark() {}
+
+    /** The function of tasks, which run on this machine if the master is local. */
+    static PythonFunction ofTasks(PythonFunction source) {
+      boolean isLocal = SparkEnv.get().conf().get("spark.master", "").matches("local(\\[.*)?");
+      return isLocal ? with(source, first(source.envVars())) : source;
+    }
+
+    /** A worker's environment with the jar on its path. */
+    static Map<String, String> first(Map<String, String> environment) {
+      Map<String, String> found = new HashMap<>(environment);
+      var place = InstalledPyspark.class.getProtectionDomain().getCodeSource();
+      if (place != null && place.getLocation().getProtocol().equals("file")) {
+        found.merge("PYTHONPATH", new File(URI.create(place.getLocation().toString())).getPath(),
+            (others, jar) -> jar + File.pathSeparator + others);
+      }
+      return found;
+    }
+
+    static PythonFunction with(PythonFunction source, Map<String, String> environment) {
+      return new SimplePythonFunction(
+          source.command(), environment, source.pythonIncludes(), source.pythonExec(),
+          source.pythonVer(), source.broadcastVars(), source.accumulator());
+    }
   }
 }

@@ -18,7 +18,8 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 
 /**
- * Lets Spark's objects of a stream raise errors of plake with plake's text, and no Python traceback.
+ * Lets Spark's objects of a stream raise errors of plake with plake's text, and no Python
+ * traceback.
  *
  * <p>Every call goes to Spark's own object. What leads from a table to its stream is wrapped in the
  * same way; what goes to executors is not: they need none of the jar.
@@ -75,8 +76,8 @@ public final class StreamErrors implements InvocationHandler {
    * A stream with its Python process, which is a new one for each.
    *
    * <p>Spark waits 10 s for it to connect, and gives the stream up. Many that start at once on few
-   * cores need longer: one starts at a time, and again where the machine was busy otherwise. A query
-   * that is stopped looks as if it were late.
+   * cores need longer: one starts at a time, and again where the machine was busy otherwise. A
+   * query that is stopped looks as if it were late.
    */
   private Object started(Method method, Object[] arguments) throws ReflectiveOperationException {
     synchronized (WRAPPED) {
@@ -94,7 +95,9 @@ public final class StreamErrors implements InvocationHandler {
     }
   }
 
-  /** A proxy throws no other exceptions. Spark tells an interruption from a failure by its class. */
+  /**
+   * A proxy throws no other exceptions. Spark tells an interruption from a failure by its class.
+   */
   private static Throwable unchecked(Throwable raised) {
     if (raised instanceof RuntimeException || raised instanceof Error) {
       return raised;

@@ -1,11 +1,12 @@
 package io.plake.spark.core;
 
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import java.util.List;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Hides that a query is resolved, until a rule of an extension has seen its statement.
@@ -18,7 +19,7 @@ public final class Waiting {
 
   public static LogicalPlan of(LogicalPlan query) {
     return new Project(
-        CollectionConverters.asScala(
+        asScala(
             List.<NamedExpression>of(UnresolvedAttribute.quoted(NOBODY))).toSeq(),
         query);
   }

@@ -5,7 +5,10 @@ import java.util.Arrays;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.collection.immutable.Map;
 
@@ -48,5 +51,19 @@ public final class WriteCommands {
       }
     }
     throw new NoSuchMethodException(command.getSimpleName() + "(table, ..., query, options, ...)");
+  }
+
+  /** The same write with other options. */
+  public record WriteInfo(LogicalWriteInfo given, CaseInsensitiveStringMap options)
+      implements LogicalWriteInfo {
+    @Override
+    public String queryId() {
+      return given.queryId();
+    }
+
+    @Override
+    public StructType schema() {
+      return given.schema();
+    }
   }
 }

@@ -1,7 +1,9 @@
 package io.plake.spark.format;
 
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import io.plake.spark.catalog.AnalyzeTables;
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
+import io.plake.spark.catalog.TableStatements;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Refusal;
@@ -23,16 +25,14 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.execution.datasources.DataSourceUtils;
 import org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Plans the writes of {@link PlakeProvider} as Spark plans those of a Python source.
  *
- * <p>The mode {@code errorifexists} is an append that must create the dataset: plake checks it in the
- * transaction of the commit. {@code ignore} is the same, or nothing where there is a dataset.
+ * <p>The mode {@code errorifexists} is an append that must create the dataset: plake checks it in
+ * the transaction of the commit. {@code ignore} is the same, or nothing where there is a dataset.
  */
 public final class FormatWrites extends Rule<LogicalPlan> {
 
@@ -48,27 +48,27 @@ public final class FormatWrites extends Rule<LogicalPlan> {
 
   static LogicalPlan planned(
       LogicalPlan query, SaveMode mode, scala.collection.immutable.Map<String, String> given) {
-    Map<String, String> options = new HashMap<>(CollectionConverters.asJava(given));
+    Map<String, String> options = new HashMap<>(asJava(given));
     choose(options, PARTITION_BY, taken(options, DataSourceUtils.PARTITIONING_COLUMNS_KEY()));
     choose(options, CLUSTER_BY, taken(options, DataSourceUtils.CLUSTERING_COLUMNS_KEY()));
     String path = new CaseInsensitiveStringMap(options).get(Vocabulary.Place.PATH);
     boolean creates = mode == SaveMode.ErrorIfExists || mode == SaveMode.Ignore;
     if (creates && path != null) { // Python says that a path is missing
       Channel channel = new Channel(Relations.SOURCE, options);
-      ObjectNode request = Channel.about(
+      var request = Channel.about(
           Vocabulary.RequestKind.EXISTS, Identifier.of(new String[0], path));
       request.put(Vocabulary.RequestKey.MUST_BE_NEW, mode == SaveMode.ErrorIfExists);
-      if (channel.read(request).body.get(Vocabulary.ResponseKey.EXISTS).asBoolean()) {
-        return AnalyzeTables.nothing("save");
+      if (channel.read(request).body().get(Vocabulary.ResponseKey.EXISTS).asBoolean()) {
+        return TableStatements.nothing("save");
       }
       SealedOptions.put(options, Vocabulary.Message.MODE, Vocabulary.Mode.CREATE);
     }
     Channel.putClaims(options);
-    StructType schema = query.schema().asNullable();
+    var schema = query.schema().asNullable();
     DataSourceV2Relation target = DataSourceV2Relation.create(
         PlakeSource.table(schema), Option.empty(), Option.empty(),
         new CaseInsensitiveStringMap(options), Option.empty());
-    Object all = scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
+    Object all = scala.collection.immutable.Map.from(asScala(options));
     return mode == SaveMode.Overwrite
         ? WriteCommands.made(
             OverwriteByExpression.class, true, target, Literal$.MODULE$.TrueLiteral(), query, all)
@@ -79,8 +79,7 @@ public final class FormatWrites extends Rule<LogicalPlan> {
   private static List<String> taken(Map<String, String> options, String key) {
     String columns = new CaseInsensitiveStringMap(options).get(key);
     options.keySet().removeIf(key::equalsIgnoreCase);
-    return columns == null ? List.of()
-        : CollectionConverters.asJava(DataSourceUtils.decodePartitioningColumns(columns));
+    return columns == null ? List.of() : asJava(DataSourceUtils.decodePartitioningColumns(columns));
   }
 
   /** Sets an option that names columns, where the user did not. */

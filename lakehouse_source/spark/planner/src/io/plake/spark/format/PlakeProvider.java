@@ -4,7 +4,7 @@ import io.plake.spark.catalog.TableRequests;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.StreamErrors;
-import io.plake.spark.core.WriteInfo;
+import io.plake.spark.core.WriteCommands.WriteInfo;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Map;
@@ -13,7 +13,6 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -30,14 +29,14 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The format {@code plake} where the jar is among Spark's: the Python source, with all save modes and
- * {@code partitionBy}.
+ * The format {@code plake} where the jar is among Spark's: the Python source, with all save modes
+ * and {@code partitionBy}.
  *
- * <p>Spark refuses the modes {@code errorifexists} and {@code ignore} of a source that writes batches
- * by its second API. The table of a write therefore says that it does not, and Spark plans the write
- * by its first API, as {@code SaveIntoDataSourceCommand}. {@link FormatWrites} turns that command into
- * the write that Spark would have planned for the Python source. Reads and streams are those of the
- * Python source.
+ * <p>Spark refuses the modes {@code errorifexists} and {@code ignore} of a source that writes
+ * batches by its second API. The table of a write therefore says that it does not, and Spark plans
+ * the write by its first API, as {@code SaveIntoDataSourceCommand}. {@link FormatWrites} turns that
+ * command into the write that Spark would have planned for the Python source. Reads and streams are
+ * those of the Python source.
  */
 public final class PlakeProvider extends PlakeSource
     implements DataSourceRegister, CreatableRelationProvider {
@@ -59,7 +58,9 @@ public final class PlakeProvider extends PlakeSource
     return super.inferSchema(options);
   }
 
-  /** Spark asks before it reads, also where the user gave the schema, and never before it writes. */
+  /**
+   * Spark asks before it reads, also where the user gave the schema, and never before it writes.
+   */
   @Override
   public Transform[] inferPartitioning(CaseInsensitiveStringMap options) {
     reads = true;
@@ -86,7 +87,7 @@ public final class PlakeProvider extends PlakeSource
       scala.collection.immutable.Map<String, String> options, Dataset<Row> data) {
     org.apache.spark.sql.classic.Dataset<Row> frame =
         (org.apache.spark.sql.classic.Dataset<Row>) data;
-    LogicalPlan write = FormatWrites.planned(frame.logicalPlan(), mode, options);
+    var write = FormatWrites.planned(frame.logicalPlan(), mode, options);
     org.apache.spark.sql.classic.Dataset.ofRows(frame.sparkSession(), write);
     return written(context, data.schema());
   }

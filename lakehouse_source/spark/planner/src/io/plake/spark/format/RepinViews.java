@@ -1,10 +1,13 @@
 package io.plake.spark.format;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.CharPadding;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Feature;
-import io.plake.spark.core.PerQuery;
 import io.plake.spark.core.PlakeSource;
+import io.plake.spark.core.QueryVersions.PerQuery;
 import io.plake.spark.core.QueryVersions;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
@@ -30,13 +33,10 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCrea
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.DataType$;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.Some;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets a temporary view read the version that is the newest when a query is analysed.
@@ -114,20 +114,20 @@ public final class RepinViews extends Rule<LogicalPlan> {
     if (!Relations.SOURCE.equalsIgnoreCase(command.provider())) {
       return command;
     }
-    for (Iterator<String> it = command.options().keysIterator(); it.hasNext(); ) {
-      String key = it.next().toLowerCase(Locale.ROOT);
+    for (String option : asJava(command.options()).keySet()) {
+      String key = option.toLowerCase(Locale.ROOT);
       if (VERSIONS.contains(key) || SealedOptions.isOwn(key)) {
         return command;
       }
     }
     String schema = command.userSpecifiedSchema().isEmpty()
         ? Vocabulary.Schema.STORED : Vocabulary.Schema.GIVEN;
-    Map<String, String> options = new HashMap<>(CollectionConverters.asJava(command.options()));
+    Map<String, String> options = new HashMap<>(asJava(command.options()));
     SealedOptions.mark(options, Vocabulary.Option.VIEW, schema);
     return command.copy(
         command.tableIdent(), command.userSpecifiedSchema(), command.replace(),
         command.global(), command.provider(),
-        scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
+        scala.collection.immutable.Map.from(asScala(options)));
   }
 
   private static LogicalPlan repinned(View view) {
@@ -144,8 +144,7 @@ public final class RepinViews extends Rule<LogicalPlan> {
         PINS.get().put(old, table);
       }
       DataSourceV2Relation changed = Relations.copy(relation, table, unmarked);
-      return view.withNewChildren(
-          CollectionConverters.asScala(List.<LogicalPlan>of(changed)).toSeq());
+      return view.withNewChildren(asScala(List.<LogicalPlan>of(changed)).toSeq());
     } catch (ReflectiveOperationException e) {
       Feature.VIEWS.failed(e);
       return view;
@@ -195,9 +194,9 @@ public final class RepinViews extends Rule<LogicalPlan> {
 
   /** The view keeps its columns: each must still be there with its type. */
   private static void checkColumns(StructType old, StructType now) {
-    for (StructField field : old.fields()) {
+    for (var field : old.fields()) {
       boolean found = false;
-      for (StructField other : now.fields()) {
+      for (var other : now.fields()) {
         found |= other.name().equals(field.name())
             && (field.nullable() || !other.nullable())
             && DataType$.MODULE$.equalsIgnoreCompatibleNullability(

@@ -1,11 +1,13 @@
 package io.plake.spark.reader;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScan;
-import io.plake.spark.scan.ReaderResponse;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -51,9 +53,7 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.types.VariantType;
 import scala.Option;
-import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Lets Spark's own Parquet reader read a scan of plake, where plake's planning says that it reads
@@ -83,9 +83,9 @@ public final class ChooseReader extends SparkStrategy {
   /**
    * Microseconds from 1900-01-02 and days from 1582-10-15, up to the end of year 9999.
    *
-   * <p>Spark makes its Parquet filters of {@code java.sql} values. Later constants overflow. Earlier
-   * ones are counted in the Julian calendar and in local time, where some are missing and others are
-   * there twice: 1582-10-10 becomes 1582-10-15.
+   * <p>Spark makes its Parquet filters of {@code java.sql} values. Later constants overflow.
+   * Earlier ones are counted in the Julian calendar and in local time, where some are missing and
+   * others are there twice: 1582-10-10 becomes 1582-10-15.
    */
   private static final long FIRST_MICROSECOND = -2_208_902_400_000_000L;
   private static final long AFTER_MICROSECONDS = 253_402_300_800_000_000L;
@@ -95,10 +95,10 @@ public final class ChooseReader extends SparkStrategy {
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
     LogicalPlan leaf = Relations.leaf(plan);
-    List<SparkPlan> planned = Collections.emptyList();
-    if (leaf instanceof DataSourceV2ScanRelation && Relations.isOn()) {
+    List<SparkPlan> planned = List.of();
+    if (leaf instanceof DataSourceV2ScanRelation relation && Relations.isOn()) {
       try {
-        LogicalPlan changed = change(plan, (DataSourceV2ScanRelation) leaf);
+        LogicalPlan changed = change(plan, relation);
         if (changed != null) {
           planned = List.of(planLater(changed));
         }
@@ -106,7 +106,7 @@ public final class ChooseReader extends SparkStrategy {
         Feature.READER.failed(e);
       }
     }
-    return CollectionConverters.asScala(planned).toSeq();
+    return asScala(planned).toSeq();
   }
 
   /** The plan over files, or null where Python reads. */
@@ -114,7 +114,7 @@ public final class ChooseReader extends SparkStrategy {
     if (!(relation.scan() instanceof IsolatedScan scan)) {
       return null;
     }
-    ReaderResponse response = scan.response();
+    var response = scan.response();
     if (response == null || !response.isSpark()) {
       return null;
     }
@@ -133,12 +133,10 @@ public final class ChooseReader extends SparkStrategy {
     List<StructField> stored = new ArrayList<>();
     List<StructField> values = new ArrayList<>(
         Collections.nCopies(response.list(Vocabulary.Files.PARTITIONED).size(), null));
-    for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
-      AttributeReference column = it.next();
+    for (AttributeReference column : asJava(relation.output())) {
       // Spark's Parquet reader acts on metadata of columns: on field ids and defaults.
       output.add(column.withMetadata(Metadata.empty()));
-      StructField field =
-          new StructField(column.name(), column.dataType(), true, Metadata.empty());
+      StructField field = new StructField(column.name(), column.dataType(), true, Metadata.empty());
       int place = response.list(Vocabulary.Files.PARTITIONED).indexOf(column.name());
       if (place < 0) {
         stored.add(field);
@@ -169,9 +167,9 @@ public final class ChooseReader extends SparkStrategy {
         files.relation(
             new StructType(stored.toArray(new StructField[0])),
             isPlain ? new ParquetFileFormat() : new PlakeParquet(layouts),
-            scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options)),
+            scala.collection.immutable.Map$.MODULE$.from(asScala(options)),
             SparkSession.active(), response.note),
-        CollectionConverters.asScala(output).toSeq(), Option.empty(), false, Option.empty());
+        asScala(output).toSeq(), Option.empty(), false, Option.empty());
     // Spark ran its rule over relations of files before this one was there.
     return PushVariantIntoScan.apply(
         rebuild(plan, relation, swapped, new Hide(partitioned.keySet(), unpushed)));
@@ -183,8 +181,8 @@ public final class ChooseReader extends SparkStrategy {
       return swapped;
     }
     LogicalPlan below = rebuild(node.children().head(), old, swapped, hide);
-    if (node instanceof Project) {
-      return new Project(((Project) node).projectList(), below);
+    if (node instanceof Project project) {
+      return new Project(project.projectList(), below);
     }
     Expression joined = null;
     for (Expression term : terms(node)) {
@@ -207,8 +205,8 @@ public final class ChooseReader extends SparkStrategy {
             scala.math.BigInt.apply(SQLConf.get().autoBroadcastJoinThreshold())) > 0) {
       return false;
     }
-    for (Iterator<Attribute> it = keys.pruningKey().references().iterator(); it.hasNext(); ) {
-      if (!partitioned.contains(it.next().name())) {
+    for (Attribute column : asJava(keys.pruningKey().references())) {
+      if (!partitioned.contains(column.name())) {
         return !areSpread(keys);
       }
     }
@@ -225,7 +223,7 @@ public final class ChooseReader extends SparkStrategy {
     List<LogicalPlan> open = new ArrayList<>(List.of(keys.buildQuery()));
     while (!open.isEmpty()) {
       LogicalPlan node = open.remove(open.size() - 1);
-      open.addAll(CollectionConverters.asJava(node.children()));
+      open.addAll(asJava(node.children()));
       if (node instanceof DataSourceV2ScanRelation relation) {
         int here = columns.intersect(relation.outputSet()).size();
         if (here > 0 && !readsMost(relation.scan())) {
@@ -238,23 +236,23 @@ public final class ChooseReader extends SparkStrategy {
   }
 
   private static boolean readsMost(Scan scan) {
-    ReaderResponse response = scan instanceof IsolatedScan ? ((IsolatedScan) scan).response() : null;
+    var response = scan instanceof IsolatedScan ? ((IsolatedScan) scan).response() : null;
     return response != null && response.counts.readMost();
   }
 
   /** The terms of the conjunction, where the node is a filter. */
   private static List<Expression> terms(LogicalPlan node) {
     List<Expression> found = new ArrayList<>();
-    if (node instanceof Filter) {
-      split(((Filter) node).condition(), found);
+    if (node instanceof Filter filter) {
+      split(filter.condition(), found);
     }
     return found;
   }
 
   private static void split(Expression condition, List<Expression> found) {
-    if (condition instanceof And) {
-      split(((And) condition).left(), found);
-      split(((And) condition).right(), found);
+    if (condition instanceof And and) {
+      split(and.left(), found);
+      split(and.right(), found);
     } else {
       found.add(condition);
     }
@@ -281,10 +279,9 @@ public final class ChooseReader extends SparkStrategy {
     Expression term(Expression term, boolean renamed) {
       boolean onValues = true;
       boolean mustHide = renamed && !unpushed.isEmpty();
-      for (Iterator<Attribute> it = term.references().iterator(); it.hasNext(); ) {
-        ExprId column = it.next().exprId();
-        onValues &= partitioned.contains(column);
-        mustHide |= unpushed.contains(column);
+      for (Attribute column : asJava(term.references())) {
+        onValues &= partitioned.contains(column.exprId());
+        mustHide |= unpushed.contains(column.exprId());
       }
       if (onValues) {
         return term;
@@ -302,43 +299,31 @@ public final class ChooseReader extends SparkStrategy {
           || type instanceof StructType && !toNull && !(parent instanceof GetStructField)) {
         return true;
       }
-      if (part instanceof Literal) {
-        Object value = ((Literal) part).value();
+      if (part instanceof Literal literal) {
+        Object value = literal.value();
         return value == null && parent instanceof In || value != null && isFar(value, type);
       }
-      if (part instanceof InSet) {
-        DataType of = ((InSet) part).child().dataType();
-        for (Iterator<Object> it = ((InSet) part).hset().iterator(); it.hasNext(); ) {
-          Object value = it.next();
-          if (value == null || isFar(value, of)) {
-            return true;
-          }
-        }
+      if (part instanceof InSet in && in.hset().exists(
+          value -> value == null || isFar(value, in.child().dataType()))) {
+        return true;
       }
-      for (Iterator<Expression> it = part.children().iterator(); it.hasNext(); ) {
-        if (isUnsafe(it.next(), part)) {
-          return true;
-        }
-      }
-      return false;
+      return part.children().exists(child -> isUnsafe(child, part));
     }
 
     private static boolean isFar(Object value, DataType type) {
-      if (type instanceof DateType) {
-        long days = ((Number) value).longValue();
-        return days < FIRST_DAY || days >= AFTER_DAYS;
+      boolean isDay = type instanceof DateType;
+      if (!isDay && !(type instanceof TimestampType || type instanceof TimestampNTZType)) {
+        return false;
       }
-      if (type instanceof TimestampType || type instanceof TimestampNTZType) {
-        long microseconds = ((Number) value).longValue();
-        return microseconds < FIRST_MICROSECOND || microseconds >= AFTER_MICROSECONDS;
-      }
-      return false;
+      long moment = ((Number) value).longValue();
+      return moment < (isDay ? FIRST_DAY : FIRST_MICROSECOND)
+          || moment >= (isDay ? AFTER_DAYS : AFTER_MICROSECONDS);
     }
 
     private static Expression hidden(Expression node) {
       // Files have no column of the name under which Spark reads a path.
       return !(node instanceof AttributeReference) || node.dataType() instanceof VariantType ? node
-          : new Coalesce(CollectionConverters.asScala(List.of(node)).toSeq());
+          : new Coalesce(asScala(List.of(node)).toSeq());
     }
   }
 }

@@ -1,9 +1,12 @@
 package io.plake.spark.reader;
 
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.WrappedColumn;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.Serializable;
+import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
@@ -17,11 +20,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Function1;
-import scala.Option;
 import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
-import scala.collection.immutable.Map;
-import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
@@ -32,24 +32,21 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     implements Serializable {
   private static final long serialVersionUID = 1;
 
-  /** Keys of what Spark carries along with a file: the number of its layout. */
-  static final String LAYOUT = "plake_layout";
+  /** The key of {@link Known} among what Spark carries along with a file. */
+  static final String KNOWN = "plake";
 
-  /** The deleted rows, where there are some. */
-  static final String DELETED = "plake_deleted";
-
-  /** Where columns tell the places of rows: the file's path, as plake names it. */
-  static final String PATH = "plake_path";
-
-  /** The file's URI, and its size in bytes. */
-  static final String URI = "plake_uri";
-  static final String SIZE = "plake_size";
-
-  /** The identity of the file's first row. */
-  static final String FIRST_ROW = "plake_first_row";
-
-  /** The version that added the file. */
-  static final String VERSION = "plake_version";
+  /**
+   * What is known of a file.
+   *
+   * @param layout its number
+   * @param deleted the deleted rows; null: there are none
+   * @param path as plake names it; this and the rest is null where no column tells places of rows
+   * @param firstRow the identity of the file's first row
+   * @param version the one that added the file
+   */
+  record Known(
+      int layout, DeletedRows deleted, String path, String uri, Long size, Long firstRow,
+      Long version) implements Serializable {}
 
   private final Reader[] readers;
   private final boolean inBatches;
@@ -66,11 +63,9 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   @Override
   @SuppressWarnings("unchecked")
   public Iterator<InternalRow> apply(PartitionedFile file) {
-    Map<String, Object> known = file.otherConstantMetadataColumnValues();
-    Option<Object> deleted = known.get(DELETED);
-    DeletedRows rows = deleted.isDefined() ? (DeletedRows) deleted.get() : null;
-    Reader reader = readers[2 * (Integer) known.apply(LAYOUT) + (rows == null ? 0 : 1)];
-    Batches batches = new Batches(reader, file, rows);
+    Known known = (Known) file.otherConstantMetadataColumnValues().apply(KNOWN);
+    Reader reader = readers[2 * known.layout + (known.deleted == null ? 0 : 1)];
+    Batches batches = new Batches(reader, file, known);
     // Spark's readers of batches have this type too.
     return (Iterator<InternalRow>) (Iterator<?>) (inBatches ? batches : new Rows(batches));
   }
@@ -93,7 +88,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
      * @param places the places of the batch's rows in the file; null where nobody asks for them
      * @param file what is known of the file
      */
-    ColumnVector column(ColumnarBatch read, ColumnVector places, Map<String, Object> file);
+    ColumnVector column(ColumnarBatch read, ColumnVector places, Known file);
   }
 
   /** A column that Spark's reader gives. */
@@ -106,12 +101,15 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     return (read, places, file) -> vector(type, value);
   }
 
-  /** What is known of the file under a key: a text, or a whole number. */
-  static Source ofFile(String key) {
-    return (read, places, file) -> file.apply(key) instanceof String text
+  /** A text, or a whole number, that is known of the file. */
+  static Source ofFile(Told told) {
+    return (read, places, file) -> told.apply(file) instanceof String text
         ? vector(DataTypes.StringType, UTF8String.fromString(text))
-        : vector(DataTypes.LongType, file.apply(key));
+        : vector(DataTypes.LongType, told.apply(file));
   }
+
+  /** One of the values of {@link Known}. */
+  interface Told extends Function<Known, Object>, Serializable {}
 
   /** The position of the row in the file. */
   static Source position() {
@@ -125,7 +123,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
    */
   static Source moved(int number, boolean isIdentity) {
     return (read, places, file) -> new MovedRows(
-        read.column(number), (Long) file.apply(isIdentity ? FIRST_ROW : VERSION),
+        read.column(number), isIdentity ? file.firstRow : file.version,
         isIdentity ? places : null);
   }
 
@@ -140,17 +138,17 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   private static final class Batches extends AbstractIterator<ColumnarBatch> implements Closeable {
     private final Iterator<?> spark;
     private final Reader reader;
-    private final Map<String, Object> file;
+    private final Known file;
     private final long[] deleted;
     private ColumnarBatch read;
     private ColumnarBatch all;
     private ColumnarBatch some;
     private Selection live;
 
-    Batches(Reader reader, PartitionedFile file, DeletedRows rows) {
+    Batches(Reader reader, PartitionedFile file, Known known) {
       this.reader = reader;
-      this.file = file.otherConstantMetadataColumnValues();
-      this.deleted = rows == null ? null : rows.bits();
+      this.file = known;
+      this.deleted = known.deleted == null ? null : known.deleted.bits();
       this.spark = reader.spark.apply(file);
     }
 
@@ -209,8 +207,8 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
 
     @Override
     public void close() throws IOException {
-      if (spark instanceof Closeable) {
-        ((Closeable) spark).close();
+      if (spark instanceof Closeable open) {
+        open.close();
       }
     }
   }
@@ -218,7 +216,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
   /** The rows of batches, where Spark's plan takes no batches. */
   private static final class Rows extends AbstractIterator<InternalRow> implements Closeable {
     private final Batches batches;
-    private Iterator<InternalRow> rows = CollectionConverters.asScala(
+    private Iterator<InternalRow> rows = asScala(
         java.util.Collections.<InternalRow>emptyIterator());
 
     Rows(Batches batches) {
@@ -228,7 +226,7 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
     @Override
     public boolean hasNext() {
       while (!rows.hasNext() && batches.hasNext()) {
-        rows = CollectionConverters.asScala(batches.next().rowIterator());
+        rows = asScala(batches.next().rowIterator());
       }
       return rows.hasNext();
     }
@@ -304,6 +302,50 @@ final class FileBatches extends AbstractFunction1<PartitionedFile, Iterator<Inte
         fields[ordinal] = new LiveRows(column.getChild(ordinal), live);
       }
       return fields[ordinal];
+    }
+  }
+
+  /**
+   * Identities of rows, or the versions that last changed them, which are never NULL.
+   *
+   * <p>A file stores them for rows that came from other files. For all others the identity is that
+   * of the file's first row plus the position, and the version is the one that added the file. The
+   * same rule is in {@code lakehouse_source/parquet/open_file.py}.
+   */
+  static final class MovedRows extends WrappedColumn {
+    private final long first;
+    private final ColumnVector places;
+
+    /**
+     * @param stored the values in the file, NULL for rows that were not moved
+     * @param first the value for these; with {@code places} that of the file's first row
+     * @param places positions in the file, which are added to it; null: nothing is added
+     */
+    MovedRows(ColumnVector stored, long first, ColumnVector places) {
+      super(stored, DataTypes.LongType);
+      this.first = first;
+      this.places = places;
+    }
+
+    @Override
+    public long getLong(int row) {
+      return !column.isNullAt(row) ? column.getLong(row)
+          : places == null ? first : first + places.getLong(row);
+    }
+
+    @Override
+    public boolean hasNull() {
+      return false;
+    }
+
+    @Override
+    public int numNulls() {
+      return 0;
+    }
+
+    @Override
+    public boolean isNullAt(int row) {
+      return false;
     }
   }
 }

@@ -1,6 +1,10 @@
 package io.plake.spark.reader;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Feature;
+import io.plake.spark.core.Relations;
 import io.plake.spark.core.Vocabulary;
 import java.lang.reflect.Field;
 import java.util.Map;
@@ -9,8 +13,6 @@ import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.metric.SQLMetric;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Shows on scans by Spark's own reader how much plake's planning left out of them.
@@ -35,26 +37,18 @@ public final class FileScanMetrics extends ColumnarRule {
     field("scanMetrics");
   }
 
-  /** Scala puts the name of the trait before that of a private field. */
   private static Field field(String name) throws NoSuchFieldException {
-    for (Field field : FileSourceScanExec.class.getDeclaredFields()) {
-      if (field.getName().equals(name) || field.getName().endsWith("$$" + name)) {
-        field.setAccessible(true);
-        return field;
-      }
-    }
-    throw new NoSuchFieldException(name);
+    return Relations.field(FileSourceScanExec.class, name);
   }
 
   private static final class Add extends Rule<SparkPlan> {
     @Override
     public SparkPlan apply(SparkPlan plan) {
-      for (Iterator<SparkPlan> it = plan.collectLeaves().iterator(); it.hasNext(); ) {
-        SparkPlan leaf = it.next();
-        if (leaf instanceof FileSourceScanExec
-            && ((FileSourceScanExec) leaf).relation() instanceof PlakeFiles.Relation) {
+      for (SparkPlan leaf : asJava(plan.collectLeaves())) {
+        if (leaf instanceof FileSourceScanExec scan
+            && scan.relation() instanceof PlakeFiles.Relation) {
           try {
-            add((FileSourceScanExec) leaf);
+            add(scan);
           } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
             Feature.METRICS.failed(e);
           }
@@ -81,8 +75,7 @@ public final class FileScanMetrics extends ColumnarRule {
 
     @SuppressWarnings("unchecked")
     private static Object with(Object made, Map<String, SQLMetric> more) {
-      return ((scala.collection.immutable.Map<String, SQLMetric>) made)
-          .concat(CollectionConverters.asScala(more));
+      return ((scala.collection.immutable.Map<String, SQLMetric>) made).concat(asScala(more));
     }
   }
 }

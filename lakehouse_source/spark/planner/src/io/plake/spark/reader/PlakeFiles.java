@@ -1,5 +1,8 @@
 package io.plake.spark.reader;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
@@ -22,7 +25,6 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.InterpretedPredicate;
 import org.apache.spark.sql.catalyst.expressions.Predicate$;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -32,11 +34,9 @@ import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
-import scala.collection.Iterator;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The files of one scan, for Spark's own Parquet reader. The catalog knows them, with their sizes
@@ -91,24 +91,19 @@ public final class PlakeFiles implements FileIndex {
 
   /** What {@link FileBatches} has to know of a file. */
   private Map<String, Object> known(ReaderResponse response, int i) {
-    Integer layout = ((Number) response.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue();
+    int layout = ((Number) response.list(Vocabulary.Files.LAYOUT_OF).get(i)).intValue();
     List<?> deleted = (List<?>) response.list(Vocabulary.Files.DELETED).get(i);
-    java.util.Map<String, Object> found = new java.util.HashMap<>();
-    found.put(FileBatches.LAYOUT, layout);
     String path = (String) response.list(Vocabulary.Files.PATHS).get(i);
-    if (deleted != null) {
-      String puffin = new Path(response.file((String) deleted.get(2))).toUri().getPath();
-      found.put(FileBatches.DELETED, new DeletedRows(puffin, path, deleted));
-    }
-    if (!response.places().isEmpty()) {
-      List<?> identity = (List<?>) response.list(Vocabulary.Files.IDENTITIES).get(i);
-      found.put(FileBatches.PATH, path);
-      found.put(FileBatches.FIRST_ROW, ((Number) identity.get(0)).longValue());
-      found.put(FileBatches.VERSION, ((Number) identity.get(1)).longValue());
-      found.put(FileBatches.URI, identity.get(2));
-      found.put(FileBatches.SIZE, files.get(i).getLen());
-    }
-    return Map$.MODULE$.from(CollectionConverters.asScala(found));
+    DeletedRows rows = deleted == null ? null : new DeletedRows(
+        new Path(response.file((String) deleted.get(2))).toUri().getPath(), path, deleted);
+    List<?> identity = response.places().isEmpty() ? null
+        : (List<?>) response.list(Vocabulary.Files.IDENTITIES).get(i);
+    Object known = identity == null
+        ? new FileBatches.Known(layout, rows, null, null, null, null, null)
+        : new FileBatches.Known(
+            layout, rows, path, (String) identity.get(2), files.get(i).getLen(),
+            ((Number) identity.get(0)).longValue(), ((Number) identity.get(1)).longValue());
+    return new Map.Map1<>(FileBatches.KNOWN, known);
   }
 
   /** The relation of these files. {@code explain()} shows the note as the name of the scan. */
@@ -141,10 +136,9 @@ public final class PlakeFiles implements FileIndex {
       wanted[i] = true;
       byValues.add(new ArrayList<>());
     }
-    for (Iterator<Expression> it = partitionFilters.iterator(); it.hasNext(); ) {
-      InterpretedPredicate filter =
-          Predicate$.MODULE$.createInterpreted(it.next().transformUp(
-              new Rewrite<>(node -> bound(node, partitioned))));
+    for (Expression one : asJava(partitionFilters)) {
+      var filter = Predicate$.MODULE$.createInterpreted(
+          one.transformUp(new Rewrite<>(node -> bound(node, partitioned))));
       filter.initialize(0);
       for (int i = 0; i < wanted.length; i++) {
         wanted[i] = wanted[i] && filter.eval(values.get(i));
@@ -183,7 +177,7 @@ public final class PlakeFiles implements FileIndex {
   }
 
   private static <T> Seq<T> seq(List<T> list) {
-    return CollectionConverters.asScala(list).toSeq();
+    return asScala(list).toSeq();
   }
 
   @Override
@@ -206,7 +200,7 @@ public final class PlakeFiles implements FileIndex {
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof PlakeFiles && ((PlakeFiles) other).source.equals(source);
+    return other instanceof PlakeFiles that && that.source.equals(source);
   }
 
   @Override
@@ -216,10 +210,10 @@ public final class PlakeFiles implements FileIndex {
 
   /** A partition column as its place in the row of values. */
   private static Expression bound(Expression node, StructType columns) {
-    if (!(node instanceof AttributeReference)) {
+    if (!(node instanceof AttributeReference column)) {
       return node;
     }
-    int place = columns.fieldIndex(((AttributeReference) node).name());
+    int place = columns.fieldIndex(column.name());
     return new BoundReference(place, columns.fields()[place].dataType(), true);
   }
 

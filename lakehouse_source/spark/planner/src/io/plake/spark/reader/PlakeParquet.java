@@ -1,5 +1,8 @@
 package io.plake.spark.reader;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.AggregateResponse;
 import io.plake.spark.scan.ReaderResponse;
@@ -24,16 +27,16 @@ import scala.Function1;
 import scala.Option;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spark's Parquet reader for files that are not as their version shows them: some of their rows
- * are deleted, columns were renamed, added or promoted after they were written, or a statement asks
+ * Spark's Parquet reader for files that are not as their version shows them: some of their rows are
+ * deleted, columns were renamed, added or promoted after they were written, or a statement asks
  * where each row is stored.
  *
  * <p>For files of one layout it asks Spark's reader for the columns under the names that the files
- * have, and for the places of rows where some are deleted or a statement asks for them. {@link FileBatches} makes batches of the
- * scan's columns of what comes. Spark's reader itself converts promoted types.
+ * have, and for the places of rows where some are deleted or a statement asks for them. {@link
+ * FileBatches} makes batches of the scan's columns of what comes. Spark's reader itself converts
+ * promoted types.
  *
  * <p>Executors load this class, {@link FileBatches} and {@link DeletedRows}.
  */
@@ -45,7 +48,7 @@ final class PlakeParquet extends ParquetFileFormat {
 
   private final transient List<Layout> layouts;
 
-  /** @param layouts by number: {@link FileBatches#LAYOUT} names one for each file */
+  /** @param layouts by number: {@link FileBatches.Known#layout} names one for each file */
   PlakeParquet(List<Layout> layouts) {
     this.layouts = layouts;
   }
@@ -70,10 +73,10 @@ final class PlakeParquet extends ParquetFileFormat {
     String key = FileFormat$.MODULE$.OPTION_RETURNING_BATCH();
     Option<String> wanted = options.get(key);
     // Spark's reader gives batches in any case. Where rows are wanted, they are taken out of these.
-    Map<String, String> changed = new HashMap<>(CollectionConverters.asJava(options));
+    Map<String, String> changed = new HashMap<>(asJava(options));
     changed.put(key, "true");
     scala.collection.immutable.Map<String, String> always =
-        scala.collection.immutable.Map.from(CollectionConverters.asScala(changed));
+        scala.collection.immutable.Map.from(asScala(changed));
     FileBatches.Reader[] readers = new FileBatches.Reader[2 * layouts.size()];
     for (int i = 0; i < readers.length; i++) {
       Layout layout = layouts.get(i / 2);
@@ -147,8 +150,7 @@ final class PlakeParquet extends ParquetFileFormat {
         return filters;
       }
       List<Filter> usable = new ArrayList<>();
-      for (Iterator<Filter> it = filters.iterator(); it.hasNext(); ) {
-        Filter filter = it.next();
+      for (Filter filter : asJava(filters)) {
         boolean isUsable = true;
         for (String path : filter.references()) {
           // A path of fields is joined with dots, and a name with a dot is quoted.
@@ -158,7 +160,7 @@ final class PlakeParquet extends ParquetFileFormat {
           usable.add(filter);
         }
       }
-      return CollectionConverters.asScala(usable).toSeq();
+      return asScala(usable).toSeq();
     }
   }
 
@@ -186,12 +188,12 @@ final class PlakeParquet extends ParquetFileFormat {
           sources[i] = FileBatches.constant(
               field.dataType(), AggregateResponse.value(layout.value(field.name()), field.dataType()));
         } else {
-          sources[i] = kind.equals(Vocabulary.MetadataColumn.FILE)
-              ? FileBatches.ofFile(FileBatches.PATH)
-              : kind.equals(Vocabulary.MetadataColumn.FILE_URI)
-              ? FileBatches.ofFile(FileBatches.URI)
-              : kind.equals(Vocabulary.MetadataColumn.FILE_SIZE)
-              ? FileBatches.ofFile(FileBatches.SIZE) : FileBatches.position();
+          sources[i] = switch ((String) kind) {
+            case Vocabulary.MetadataColumn.FILE -> FileBatches.ofFile(FileBatches.Known::path);
+            case Vocabulary.MetadataColumn.FILE_URI -> FileBatches.ofFile(FileBatches.Known::uri);
+            case Vocabulary.MetadataColumn.FILE_SIZE -> FileBatches.ofFile(FileBatches.Known::size);
+            default -> FileBatches.position();
+          };
         }
       }
       place = hasPlaces ? stored.size() : -1;

@@ -1,16 +1,18 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
@@ -24,7 +26,6 @@ import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import scala.collection.Iterator;
 
 /**
  * Counts, minima and maxima of columns, for all rows or for each value of some columns: requests
@@ -34,9 +35,10 @@ final class AggregateRequest {
   private static final String ALL = ""; // the column of count(*)
 
   private final List<String> groups = new ArrayList<>();
-  private final List<String> functions = new ArrayList<>();
-  private final List<String> columns = new ArrayList<>();
+  private final List<Of> functions = new ArrayList<>();
   private final Map<ExprId, Expression> aliases;
+
+  private record Of(String name, String column) {}
 
   private AggregateRequest(Map<ExprId, Expression> aliases) {
     this.aliases = aliases;
@@ -49,21 +51,16 @@ final class AggregateRequest {
    */
   static AggregateRequest of(Aggregate aggregate, Map<ExprId, Expression> aliases) {
     AggregateRequest request = new AggregateRequest(aliases);
-    for (Iterator<Expression> it = aggregate.groupingExpressions().iterator(); it.hasNext(); ) {
-      Expression group = it.next();
+    for (Expression group : asJava(aggregate.groupingExpressions())) {
       String name = request.nameOf(group);
       if (name == null) {
         return null;
       }
       request.groups.add(name);
     }
-    Iterator<NamedExpression> results = aggregate.aggregateExpressions().iterator();
-    while (results.hasNext()) {
-      if (!request.collect((Expression) results.next())) {
-        return null;
-      }
-    }
-    return request.functions.isEmpty() ? null : request;
+    boolean isKnown = aggregate.aggregateExpressions().forall(
+        result -> request.collect((Expression) result));
+    return isKnown && !request.functions.isEmpty() ? request : null;
   }
 
   /** The request that Spark pushes down, or null where it asks for something else. */
@@ -89,16 +86,11 @@ final class AggregateRequest {
     if (expression instanceof AggregateExpression aggregate) {
       return aggregate.filter().isEmpty() && add(aggregate);
     }
-    for (Iterator<Expression> it = expression.children().iterator(); it.hasNext(); ) {
-      if (!collect(it.next())) {
-        return false;
-      }
-    }
-    return true;
+    return expression.children().forall(this::collect);
   }
 
   private boolean add(AggregateExpression aggregate) {
-    AggregateFunction function = aggregate.aggregateFunction();
+    var function = aggregate.aggregateFunction();
     if (function.children().size() != 1) {
       return false;
     }
@@ -115,10 +107,10 @@ final class AggregateRequest {
   /** The name of a column of the relation, or null for anything else. */
   private String nameOf(Expression expression) {
     Expression found = expression;
-    while (found instanceof Attribute && aliases.containsKey(((Attribute) found).exprId())) {
-      found = aliases.get(((Attribute) found).exprId());
+    while (found instanceof Attribute column && aliases.containsKey(column.exprId())) {
+      found = aliases.get(column.exprId());
     }
-    return found instanceof Attribute ? ((Attribute) found).name() : null;
+    return found instanceof Attribute column ? column.name() : null;
   }
 
   private boolean add(AggregateFunc function) {
@@ -128,29 +120,20 @@ final class AggregateRequest {
     if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Count count) {
       return !count.isDistinct() && add(Vocabulary.Function.COUNT, column(count.column()));
     }
-    if (function instanceof org.apache.spark.sql.connector.expressions.aggregate.Min) {
-      return add(Vocabulary.Function.MIN,
-          column(((org.apache.spark.sql.connector.expressions.aggregate.Min) function).column()));
-    }
-    return function instanceof org.apache.spark.sql.connector.expressions.aggregate.Max
-        && add(Vocabulary.Function.MAX,
-            column(((org.apache.spark.sql.connector.expressions.aggregate.Max) function).column()));
+    String name = function instanceof org.apache.spark.sql.connector.expressions.aggregate.Min
+        ? Vocabulary.Function.MIN
+        : function instanceof org.apache.spark.sql.connector.expressions.aggregate.Max
+        ? Vocabulary.Function.MAX : null;
+    return name != null && add(name, column(function.children()[0]));
   }
 
   private boolean add(String function, String column) {
-    if (column != null) {
-      functions.add(function);
-      columns.add(column);
-    }
-    return column != null;
+    return column != null && functions.add(new Of(function, column));
   }
 
   private static String column(org.apache.spark.sql.connector.expressions.Expression expression) {
-    if (!(expression instanceof NamedReference)) {
-      return null;
-    }
-    String[] names = ((NamedReference) expression).fieldNames();
-    return names.length == 1 ? names[0] : null;
+    return expression instanceof NamedReference column && column.fieldNames().length == 1
+        ? column.fieldNames()[0] : null;
   }
 
   boolean hasGroups() {
@@ -166,47 +149,29 @@ final class AggregateRequest {
     if (!groups.equals(wider.groups)) {
       return null;
     }
-    int[] places = new int[groups.size() + functions.size()];
-    for (int i = 0; i < places.length; i++) {
-      places[i] = i;
-    }
-    for (int i = 0; i < functions.size(); i++) {
-      int found = -1;
-      for (int j = 0; j < wider.functions.size(); j++) {
-        if (functions.get(i).equals(wider.functions.get(j))
-            && columns.get(i).equals(wider.columns.get(j))) {
-          found = j;
-        }
-      }
-      if (found < 0) {
-        return null;
-      }
-      places[groups.size() + i] = groups.size() + found;
-    }
-    return places;
+    return !wider.functions.containsAll(functions) ? null : IntStream.concat(
+        IntStream.range(0, groups.size()),
+        functions.stream().mapToInt(one -> groups.size() + wider.functions.indexOf(one))).toArray();
   }
 
   /** The request as {@code lakehouse_source/spark/reading/catalog_read.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
         .putStringArray(Vocabulary.Key.GROUP, groups.toArray(new String[0]))
-        .putStringArray(Vocabulary.Key.FUNCTIONS, functions.toArray(new String[0]))
-        .putStringArray(Vocabulary.Key.COLUMNS, columns.toArray(new String[0]))
+        .putStringArray(
+            Vocabulary.Key.FUNCTIONS, functions.stream().map(Of::name).toArray(String[]::new))
+        .putStringArray(
+            Vocabulary.Key.COLUMNS, functions.stream().map(Of::column).toArray(String[]::new))
         .build();
   }
 
   /** The columns in the request; where it counts rows only, any one column. */
   StructType about(StructType table) {
-    List<StructField> fields = new ArrayList<>();
-    for (StructField field : table.fields()) {
-      if (groups.contains(field.name()) || columns.contains(field.name())) {
-        fields.add(field);
-      }
-    }
-    if (fields.isEmpty()) {
-      fields.add(table.fields()[0]);
-    }
-    return new StructType(fields.toArray(new StructField[0]));
+    StructField[] fields = Arrays.stream(table.fields())
+        .filter(field -> groups.contains(field.name())
+            || functions.stream().anyMatch(one -> one.column.equals(field.name())))
+        .toArray(StructField[]::new);
+    return new StructType(fields.length > 0 ? fields : new StructField[] {table.apply(0)});
   }
 
   /** The answer's schema: groups, then one column per function. Null: no such column. */
@@ -215,15 +180,14 @@ final class AggregateRequest {
     for (String group : groups) {
       fields.add(field(table, group));
     }
-    for (int i = 0; i < functions.size(); i++) {
-      String name = functions.get(i) + "(" + columns.get(i) + ")";
-      boolean count = Vocabulary.Function.COUNT.equals(functions.get(i));
-      StructField of = columns.get(i).equals(ALL) ? null : field(table, columns.get(i));
-      if (!columns.get(i).equals(ALL) && of == null) {
+    for (Of one : functions) {
+      boolean count = Vocabulary.Function.COUNT.equals(one.name);
+      StructField of = field(table, one.column);
+      if (of == null && !one.column.equals(ALL)) {
         return null;
       }
-      fields.add(new StructField(
-          name, count ? DataTypes.LongType : of.dataType(), !count, Metadata.empty()));
+      fields.add(new StructField(one.name + "(" + one.column + ")",
+          count ? DataTypes.LongType : of.dataType(), !count, Metadata.empty()));
     }
     return fields.contains(null) ? null : new StructType(fields.toArray(new StructField[0]));
   }

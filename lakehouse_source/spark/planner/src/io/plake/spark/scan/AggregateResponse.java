@@ -2,33 +2,35 @@ package io.plake.spark.scan;
 
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
+import io.plake.spark.scan.ReaderResponse.ScanStatistics;
 import java.math.BigDecimal;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
-import org.apache.spark.sql.types.BooleanType;
-import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.FloatType;
-import org.apache.spark.sql.types.IntegerType;
-import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.types.TimestampNTZType;
-import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Rows that the catalog answered: a scan without tasks. */
 public final class AggregateResponse implements LocalScan, SupportsReportStatistics {
+  private static final Map<DataType, Function<String, Object>> VALUES = Map.of(
+      DataTypes.LongType, Long::valueOf, DataTypes.TimestampType, Long::valueOf,
+      DataTypes.TimestampNTZType, Long::valueOf, DataTypes.IntegerType, Integer::valueOf,
+      DataTypes.DateType, Integer::valueOf, DataTypes.ShortType, Short::valueOf,
+      DataTypes.ByteType, Byte::valueOf, DataTypes.BooleanType, Boolean::valueOf,
+      DataTypes.DoubleType, Double::valueOf,
+      DataTypes.FloatType, text -> Double.valueOf(text).floatValue());
+
   private final StructType schema;
   private final Object[][] cells;
 
@@ -45,7 +47,7 @@ public final class AggregateResponse implements LocalScan, SupportsReportStatist
    * @return null where the catalog has no answer
    */
   static AggregateResponse of(byte[] partition, StructType schema) {
-    Map<?, ?> body = Envelope.responseIn(partition);
+    var body = Envelope.responseIn(partition);
     List<?> rows = body == null ? null : (List<?>) body.get(Vocabulary.ScanResponse.ROWS);
     if (rows == null) {
       return null;
@@ -62,13 +64,9 @@ public final class AggregateResponse implements LocalScan, SupportsReportStatist
 
   /** The same rows with some of the columns, in another order. */
   AggregateResponse select(int[] places, StructType selected) {
-    Object[][] chosen = new Object[cells.length][places.length];
-    for (int i = 0; i < cells.length; i++) {
-      for (int j = 0; j < places.length; j++) {
-        chosen[i][j] = cells[i][places[j]];
-      }
-    }
-    return new AggregateResponse(selected, chosen);
+    return new AggregateResponse(selected, Arrays.stream(cells)
+        .map(row -> Arrays.stream(places).mapToObj(place -> row[place]).toArray())
+        .toArray(Object[][]::new));
   }
 
   @Override
@@ -78,11 +76,7 @@ public final class AggregateResponse implements LocalScan, SupportsReportStatist
 
   @Override
   public InternalRow[] rows() {
-    InternalRow[] rows = new InternalRow[cells.length];
-    for (int i = 0; i < rows.length; i++) {
-      rows[i] = new GenericInternalRow(cells[i]);
-    }
-    return rows;
+    return Arrays.stream(cells).map(GenericInternalRow::new).toArray(InternalRow[]::new);
   }
 
   @Override
@@ -97,30 +91,8 @@ public final class AggregateResponse implements LocalScan, SupportsReportStatist
 
   /** The value that Spark holds, from a text in the form of its {@link Vocabulary.Type}. */
   public static Object value(String text, DataType type) {
-    if (text == null) {
-      return null;
-    }
-    if (type instanceof LongType || type instanceof TimestampType
-        || type instanceof TimestampNTZType) {
-      return Long.valueOf(text);
-    }
-    if (type instanceof IntegerType || type instanceof DateType) {
-      return Integer.valueOf(text);
-    }
-    if (type instanceof ShortType) {
-      return Short.valueOf(text);
-    }
-    if (type instanceof ByteType) {
-      return Byte.valueOf(text);
-    }
-    if (type instanceof BooleanType) {
-      return Boolean.valueOf(text);
-    }
-    if (type instanceof DoubleType) {
-      return Double.valueOf(text);
-    }
-    if (type instanceof FloatType) {
-      return Double.valueOf(text).floatValue();
+    if (text == null || VALUES.containsKey(type)) {
+      return text == null ? null : VALUES.get(type).apply(text);
     }
     if (type instanceof DecimalType decimal) {
       return Decimal.apply(new BigDecimal(text), decimal.precision(), decimal.scale());

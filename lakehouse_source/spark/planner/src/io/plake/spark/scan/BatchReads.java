@@ -1,5 +1,9 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
+import io.plake.spark.core.Relations;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WrappedColumn;
 import java.lang.reflect.Constructor;
@@ -28,10 +32,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
 import scala.Product;
-import scala.Tuple2;
 import scala.collection.Iterator;
 import scala.collection.immutable.Map;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Hands the Arrow batches of a Python source to Spark as they are.
@@ -67,7 +69,7 @@ public final class BatchReads implements PartitionReaderFactory {
 
   /** Whether executors can load classes of the extension. */
   static boolean executorsHaveJar() {
-    return CollectionConverters.asJava(SparkSession.active().sparkContext().listJars()).stream()
+    return asJava(SparkSession.active().sparkContext().listJars()).stream()
         .anyMatch(jar -> jar.endsWith(JAR));
   }
 
@@ -133,15 +135,8 @@ public final class BatchReads implements PartitionReaderFactory {
       PythonCustomMetric.class.getMethod("pythonMetrics");
     }
 
-    /** Scala puts the name of the class before that of a field which closures use. */
     private static Field fieldOf(String name) throws NoSuchFieldException {
-      for (Field field : PythonPartitionReaderFactory.class.getDeclaredFields()) {
-        if (field.getName().equals(name) || field.getName().endsWith("$$" + name)) {
-          field.setAccessible(true);
-          return field;
-        }
-      }
-      throw new NoSuchFieldException(name);
+      return Relations.field(PythonPartitionReaderFactory.class, name);
     }
 
     UserDefinedPythonDataSource source(PartitionReaderFactory rows)
@@ -171,7 +166,7 @@ public final class BatchReads implements PartitionReaderFactory {
     }
 
     private static <T> Iterator<T> one(T item) {
-      return CollectionConverters.asScala(List.of(item).iterator());
+      return asScala(List.of(item).iterator());
     }
   }
 
@@ -211,11 +206,8 @@ public final class BatchReads implements PartitionReaderFactory {
     @Override
     public CustomTaskMetric[] currentMetricsValues() {
       HashMap<String, Object> values = new HashMap<>();
-      for (Iterator<Tuple2<String, SQLMetric>> it = metrics.iterator(); it.hasNext(); ) {
-        Tuple2<String, SQLMetric> metric = it.next();
-        values.put(metric._1(), metric._2().value());
-      }
-      return source.createPythonTaskMetrics(Map.from(CollectionConverters.asScala(values)));
+      asJava(metrics).forEach((name, metric) -> values.put(name, metric.value()));
+      return source.createPythonTaskMetrics(Map.from(asScala(values)));
     }
   }
 
@@ -238,9 +230,9 @@ public final class BatchReads implements PartitionReaderFactory {
   /**
    * A column that does not tell Spark that it is Arrow's.
    *
-   * <p>From 4.2 on, nodes that evaluate Python functions keep the batches of which the first column is
-   * Arrow's, and read them when later ones have come: the memory is then another batch's. Of all others
-   * they copy the rows.
+   * <p>From 4.2 on, nodes that evaluate Python functions keep the batches of which the first column
+   * is Arrow's, and read them when later ones have come: the memory is then another batch's. Of all
+   * others they copy the rows.
    */
   private static final class FirstColumn extends WrappedColumn {
     FirstColumn(ColumnVector column) {

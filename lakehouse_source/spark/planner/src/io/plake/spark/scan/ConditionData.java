@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
@@ -18,7 +19,6 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
-import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.MetadataBuilder;
 import org.apache.spark.sql.types.StructField;
@@ -58,8 +58,8 @@ public final class ConditionData {
   }
 
   /**
-   * @param expressions the value of {@link Vocabulary.Option#CONDITIONS}, of the conditions that are
-   *     no plain comparisons; null: there are none
+   * @param expressions the value of {@link Vocabulary.Option#CONDITIONS}, of the conditions that
+   *     are no plain comparisons; null: there are none
    */
   ConditionData(StructType table, Predicate[] predicates, String expressions) {
     this.table = table;
@@ -178,17 +178,12 @@ public final class ConditionData {
   private DataType typeOf(NamedReference reference) {
     DataType found = table;
     for (String name : reference.fieldNames()) {
-      StructField field = null;
-      if (found instanceof StructType struct) {
-        for (StructField candidate : struct.fields()) {
-          boolean alike = field == null && candidate.name().equalsIgnoreCase(name);
-          field = alike || candidate.name().equals(name) ? candidate : field;
-        }
+      DataType inside = null;
+      for (var field : found instanceof StructType struct ? struct.fields() : new StructField[0]) {
+        boolean alike = inside == null && field.name().equalsIgnoreCase(name);
+        inside = alike || field.name().equals(name) ? field.dataType() : inside;
       }
-      if (field == null) {
-        return null;
-      }
-      found = field.dataType();
+      found = inside;
     }
     return found;
   }
@@ -215,7 +210,7 @@ public final class ConditionData {
 
   /** The values of a list. */
   static Metadata literals(Collection<?> values, DataType type) {
-    String[] found = values.stream().filter(Objects::nonNull).map(value -> text(value, type))
+    String[] found = values.stream().filter(Objects::nonNull).map(ConditionData::text)
         .toArray(String[]::new);
     return new MetadataBuilder().withMetadata(node(Vocabulary.Node.LITERAL, type))
         .putStringArray(Vocabulary.Key.VALUES, found)
@@ -239,16 +234,9 @@ public final class ConditionData {
   }
 
   /** The text of a value that Spark holds, in the form of its type. */
-  private static String text(Object value, DataType type) {
-    if (value instanceof Decimal) {
-      return ((Decimal) value).toJavaBigDecimal().toPlainString();
-    }
-    if (value instanceof byte[]) {
-      return java.util.HexFormat.of().formatHex((byte[]) value);
-    }
-    if (type instanceof FloatType) {
-      return String.valueOf(((Float) value).doubleValue());
-    }
-    return value.toString();
+  private static String text(Object value) {
+    return value instanceof Decimal number ? number.toJavaBigDecimal().toPlainString()
+        : value instanceof byte[] bytes ? HexFormat.of().formatHex(bytes)
+        : value instanceof Float number ? String.valueOf(number.doubleValue()) : value.toString();
   }
 }

@@ -1,5 +1,7 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -31,7 +33,6 @@ import org.apache.spark.sql.types.StructType;
 import scala.Enumeration;
 import scala.Option;
 import scala.collection.Iterable;
-import scala.collection.Iterator;
 
 /**
  * Conditions of Spark's plan that are no plain comparisons, as trees like those of {@link
@@ -72,7 +73,9 @@ final class ExpressionData {
       this.offered = collect(condition);
     }
 
-    /** The value of {@link Vocabulary.Option#CONDITIONS}; null where there are no such conjuncts. */
+    /**
+     * The value of {@link Vocabulary.Option#CONDITIONS}; null where there are no such conjuncts.
+     */
     String json() {
       return terms.isEmpty() ? null : new MetadataBuilder()
           .withMetadata(ConditionData.with(Metadata.empty(), terms))
@@ -108,7 +111,7 @@ final class ExpressionData {
 
   private static boolean isColumn(Expression node) {
     return node instanceof Attribute
-        || node instanceof GetStructField && isColumn(((GetStructField) node).child());
+        || node instanceof GetStructField field && isColumn(field.child());
   }
 
   private Metadata term(Expression condition) throws Unsaid {
@@ -131,25 +134,22 @@ final class ExpressionData {
     if (isColumn(node)) {
       return ConditionData.column(path(node), type);
     }
-    if (node instanceof Literal) {
-      return ConditionData.literal(((Literal) node).value(), type);
+    if (node instanceof Literal literal) {
+      return ConditionData.literal(literal.value(), type);
     }
-    boolean ofVariant = node instanceof VariantGet;
-    if (!ofVariant && node.getClass().getPackage() != Expression.class.getPackage()
+    if (!(node instanceof VariantGet)
+        && node.getClass().getPackage() != Expression.class.getPackage()
         || node instanceof UserDefinedExpression) {
       throw new Unsaid();
     }
-    if (node instanceof TimeZoneAwareExpression) {
-      Option<String> zone = ((TimeZoneAwareExpression) node).timeZoneId();
-      if (zone.isDefined()) {
-        zones.add(zone.get());
-      }
+    if (node instanceof TimeZoneAwareExpression aware && aware.timeZoneId().isDefined()) {
+      zones.add(aware.timeZoneId().get());
     }
-    if (node instanceof Cast) {
-      return cast((Cast) node);
+    if (node instanceof Cast cast) {
+      return cast(cast);
     }
-    if (ofVariant) {
-      return variantGet((VariantGet) node);
+    if (node instanceof VariantGet get) {
+      return variantGet(get);
     }
     checkMode(node);
     if (node instanceof CaseWhen || node instanceof If) {
@@ -160,17 +160,16 @@ final class ExpressionData {
     }
     List<Metadata> arguments = trees(node);
     if (node instanceof Like like) {
-      arguments.add(
-          ConditionData.literal(String.valueOf(like.escapeChar()), DataTypes.StringType));
+      arguments.add(ConditionData.literal(String.valueOf(like.escapeChar()), DataTypes.StringType));
     }
-    String name = node instanceof BinaryOperator
-        ? ((BinaryOperator) node).sqlOperator() : node.prettyName();
+    String name = node instanceof BinaryOperator operator
+        ? operator.sqlOperator() : node.prettyName();
     return ConditionData.call(name, type, arguments);
   }
 
   private static List<String> path(Expression column) {
-    if (column instanceof Attribute) {
-      return new ArrayList<>(List.of(((Attribute) column).name()));
+    if (column instanceof Attribute attribute) {
+      return new ArrayList<>(List.of(attribute.name()));
     }
     GetStructField field = (GetStructField) column;
     List<String> names = path(field.child());
@@ -180,8 +179,8 @@ final class ExpressionData {
 
   private List<Metadata> trees(Expression node) throws Unsaid {
     List<Metadata> found = new ArrayList<>();
-    for (Iterator<Expression> it = node.children().iterator(); it.hasNext(); ) {
-      found.add(tree(it.next()));
+    for (Expression child : asJava(node.children())) {
+      found.add(tree(child));
     }
     return found;
   }
@@ -228,8 +227,8 @@ final class ExpressionData {
 
   /** Refuses a node that is not evaluated as in ANSI mode, or of which that cannot be told. */
   private static void checkMode(Expression node) throws Unsaid {
-    for (Iterator<Object> it = node.productIterator(); it.hasNext(); ) {
-      Object one = it.next();
+    for (int i = 0; i < node.productArity(); i++) {
+      Object one = node.productElement(i);
       boolean said = one instanceof Expression || one instanceof Iterable || one instanceof Option
           || one instanceof DataType || one instanceof Character
           || one instanceof Boolean flag && flag != node instanceof Size

@@ -1,7 +1,11 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
+import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
 import java.util.ArrayList;
@@ -30,14 +34,13 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Makes {@code _metadata} and {@code input_file_name()} of columns that plake's readers give.
  *
- * <p>Runs while Spark optimizes, which then reads only the columns of the fields that a query names.
- * Spark's own {@code input_file_name()} asks the task which file it reads; a task of plake's reader in
- * Python has several, and rows of one file may come after the next is open.
+ * <p>Runs while Spark optimizes, which then reads only the columns of the fields that a query
+ * names. Spark's own {@code input_file_name()} asks the task which file it reads; a task of plake's
+ * reader in Python has several, and rows of one file may come after the next is open.
  */
 public final class FileMetadata extends Rule<LogicalPlan> {
   /** Spark's mark of a metadata column: a column of the user's has another meaning. */
@@ -52,7 +55,7 @@ public final class FileMetadata extends Rule<LogicalPlan> {
     if (node instanceof DataSourceV2Relation relation) {
       return withStruct(relation);
     }
-    boolean asks = node.children().size() == 1 && CollectionConverters.asJava(node.expressions())
+    boolean asks = node.children().size() == 1 && asJava(node.expressions())
         .stream().anyMatch(one -> one.exists(part -> part instanceof InputFileName));
     Named below = asks ? named(node.children().head()) : null;
     if (below == null) {
@@ -62,7 +65,7 @@ public final class FileMetadata extends Rule<LogicalPlan> {
         .transformExpressions(new Rewrite<>(
             part -> part instanceof InputFileName ? below.uri : part));
     return made.output().size() == node.output().size()
-        ? made : new Project(seq(new ArrayList<NamedExpression>(list(node.output()))), made);
+        ? made : new Project(seq(new ArrayList<NamedExpression>(asJava(node.output()))), made);
   }
 
   /** A plan with the URI of each row's file as one more column. */
@@ -75,10 +78,9 @@ public final class FileMetadata extends Rule<LogicalPlan> {
       if (!hidden.containsKey(Vocabulary.MetadataColumn.FILE_URI)) {
         return null;
       }
-      List<AttributeReference> output = new ArrayList<>(list(relation.output()));
-      AttributeReference uri = column(
-          output, hidden.get(Vocabulary.MetadataColumn.FILE_URI));
-      return new Named(withOutput(relation, output), uri);
+      List<AttributeReference> output = new ArrayList<>(asJava(relation.output()));
+      AttributeReference uri = column(output, hidden.get(Vocabulary.MetadataColumn.FILE_URI));
+      return new Named(Relations.copy(relation, output), uri);
     }
     boolean isNarrow = plan instanceof Project || plan instanceof Filter || plan instanceof Sample
         || plan instanceof Generate;
@@ -87,7 +89,7 @@ public final class FileMetadata extends Rule<LogicalPlan> {
       return null;
     }
     if (plan instanceof Project project) {
-      List<NamedExpression> columns = new ArrayList<>(list(project.projectList()));
+      List<NamedExpression> columns = new ArrayList<>(asJava(project.projectList()));
       if (!project.outputSet().contains(below.uri)) {
         columns.add(below.uri);
       }
@@ -98,7 +100,7 @@ public final class FileMetadata extends Rule<LogicalPlan> {
 
   private static LogicalPlan withStruct(DataSourceV2Relation relation) {
     Map<String, StructField> hidden = hidden(relation);
-    List<AttributeReference> output = new ArrayList<>(list(relation.output()));
+    List<AttributeReference> output = new ArrayList<>(asJava(relation.output()));
     AttributeReference struct = null;
     for (AttributeReference column : output) {
       if (column.name().equals(HiddenColumns.STRUCT.name()) && column.metadata().contains(HIDDEN)) {
@@ -127,7 +129,7 @@ public final class FileMetadata extends Rule<LogicalPlan> {
     shown.set(shown.indexOf(struct), new Alias(
         new CreateNamedStruct(seq(parts)), struct.name(), struct.exprId(), struct.qualifier(),
         Option.apply(struct.metadata()), seq(List.of())));
-    return new Project(seq(shown), withOutput(relation, output));
+    return new Project(seq(shown), Relations.copy(relation, output));
   }
 
   private static Map<String, StructField> hidden(DataSourceV2Relation relation) {
@@ -148,22 +150,11 @@ public final class FileMetadata extends Rule<LogicalPlan> {
     return added;
   }
 
-  private static DataSourceV2Relation withOutput(
-      DataSourceV2Relation relation, List<AttributeReference> output) {
-    return relation.copy(
-        relation.table(), seq(output), relation.catalog(), relation.identifier(),
-        relation.options(), relation.timeTravelSpec());
-  }
-
   private static Literal literal(String text) {
     return Literal.create(UTF8String.fromString(text), DataTypes.StringType);
   }
 
-  private static <T> List<T> list(scala.collection.Seq<T> all) {
-    return CollectionConverters.asJava(all);
-  }
-
   private static <T> scala.collection.immutable.Seq<T> seq(List<T> all) {
-    return CollectionConverters.asScala(all).toSeq();
+    return asScala(all).toSeq();
   }
 }

@@ -1,9 +1,11 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.FrameTable;
 import io.plake.spark.core.HiddenColumns;
-import io.plake.spark.core.NamedTable;
+import io.plake.spark.core.Relations.NamedTable;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.SealedOptions;
@@ -14,7 +16,6 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.ExprId;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -30,7 +31,6 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.collection.Iterator;
 
 /**
  * Gives every batch scan of a {@code plake} frame a read plan of its own.
@@ -65,30 +65,26 @@ public final class IsolateScans extends Rule<LogicalPlan> {
 
   /** Finds the relations of which the query asks no more than one aggregate. */
   private static void collect(LogicalPlan plan, Map<LogicalPlan, AggregateRequest> questions) {
-    if (plan instanceof Aggregate) {
-      LogicalPlan below = ((Aggregate) plan).child();
+    if (plan instanceof Aggregate aggregate) {
+      LogicalPlan below = aggregate.child();
       Map<ExprId, Expression> aliases = new HashMap<>();
       while (below instanceof Project || below instanceof Filter) {
-        if (below instanceof Project) {
-          Iterator<NamedExpression> it = ((Project) below).projectList().iterator();
-          while (it.hasNext()) {
-            NamedExpression named = it.next();
-            if (named instanceof Alias) {
-              aliases.put(named.exprId(), ((Alias) named).child());
+        if (below instanceof Project project) {
+          for (var named : asJava(project.projectList())) {
+            if (named instanceof Alias alias) {
+              aliases.put(named.exprId(), alias.child());
             }
           }
         }
         below = below.children().head();
       }
       AggregateRequest request =
-          Relations.isOurs(below) ? AggregateRequest.of((Aggregate) plan, aliases) : null;
+          Relations.isOurs(below) ? AggregateRequest.of(aggregate, aliases) : null;
       if (request != null) {
         questions.put(below, request);
       }
     }
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
-      collect(it.next(), questions);
-    }
+    asJava(plan.children()).forEach(child -> collect(child, questions));
   }
 
   private static LogicalPlan changed(
@@ -96,14 +92,13 @@ public final class IsolateScans extends Rule<LogicalPlan> {
     if (Relations.isOurs(node)) {
       return isolate((DataSourceV2Relation) node, questions.get(node));
     }
-    return node instanceof Filter && isSwapped(((Filter) node).child())
-        ? withConditions((Filter) node) : node;
+    return node instanceof Filter filter && isSwapped(filter.child())
+        ? withConditions(filter) : node;
   }
 
   private static boolean isSwapped(LogicalPlan node) {
-    return node instanceof DataSourceV2Relation
-        && (((DataSourceV2Relation) node).table() instanceof IsolatedTable
-            || Relations.isTarget(((DataSourceV2Relation) node).table()));
+    return node instanceof DataSourceV2Relation relation
+        && (relation.table() instanceof IsolatedTable || Relations.isTarget(relation.table()));
   }
 
   /**
@@ -129,8 +124,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
     }
   }
 
-  private static LogicalPlan isolate(
-      DataSourceV2Relation relation, AggregateRequest request) {
+  private static LogicalPlan isolate(DataSourceV2Relation relation, AggregateRequest request) {
     PythonTable table = (PythonTable) relation.table();
     StructType schema = table.schema();
     if (!HiddenColumns.canJoin(schema)) {
@@ -169,8 +163,7 @@ public final class IsolateScans extends Rule<LogicalPlan> {
   /** The source that all scans of a relation share: the table's own, or one with its options. */
   private static PythonDataSourceV2 sourceOf(PythonTable table, CaseInsensitiveStringMap options)
       throws ReflectiveOperationException {
-    return table instanceof NamedTable
-        ? ((NamedTable) table).frameFor(options) : Relations.sourceOf(table);
+    return table instanceof NamedTable named ? named.frameFor(options) : Relations.sourceOf(table);
   }
 
   /** The table of a frame, with scans that prune. */

@@ -6,7 +6,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
-import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodeGenerator;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -24,7 +23,6 @@ import org.apache.spark.sql.internal.connector.SupportsMetadata;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Map;
 
@@ -130,8 +128,7 @@ public final class IsolatedScan
   public Batch toBatch() {
     IsolatedSource keys = narrowed.get();
     narrowed.remove();
-    return new IsolatedBatch(
-        keys == null ? stock.toBatch() : keys.scan().toBatch(), keys);
+    return new IsolatedBatch(keys == null ? stock.toBatch() : keys.scan().toBatch(), keys);
   }
 
   /** Spark asks where relations are joined. The scan is then planned here, once for the run. */
@@ -152,8 +149,8 @@ public final class IsolatedScan
   public NamedReference[] filterAttributes() {
     List<NamedReference> found = new ArrayList<>();
     try {
-      Set<String> likely = source.keyColumns();
-      for (StructField field : source.pushdown.columns.fields()) {
+      var likely = source.keyColumns();
+      for (var field : source.pushdown.columns.fields()) {
         if (ConditionData.hasText(field.dataType())
             && (likely == null || likely.contains(field.name()))) {
           found.add(Expressions.column(Refusal.quoted(field.name())));
@@ -208,7 +205,7 @@ public final class IsolatedScan
   @Override
   public CustomMetric[] supportedCustomMetrics() {
     List<CustomMetric> all = new ArrayList<>(Arrays.asList(stock.supportedCustomMetrics()));
-    all.addAll(ScanCounts.metrics());
+    all.addAll(ScanCounts.METRICS);
     return all.toArray(new CustomMetric[0]);
   }
 
@@ -234,7 +231,7 @@ public final class IsolatedScan
 
   @Override
   public boolean equals(Object other) {
-    return other instanceof IsolatedScan && ((IsolatedScan) other).source.equals(source);
+    return other instanceof IsolatedScan that && that.source.equals(source);
   }
 
   @Override
@@ -278,7 +275,7 @@ public final class IsolatedScan
 
     @Override
     public boolean equals(Object other) {
-      return other instanceof IsolatedBatch && ((IsolatedBatch) other).source().equals(source);
+      return other instanceof IsolatedBatch that && that.source().equals(source);
     }
 
     @Override

@@ -28,7 +28,6 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Some;
-import scala.collection.immutable.Seq;
 
 /**
  * Collects what one scan needs: the predicates that Spark offers, the columns that it wants, how
@@ -133,7 +132,7 @@ public final class IsolatedScanBuilder
         return null;
       }
       Pushdown asking = pushdown.asking(request, request.about(full));
-      Seq<byte[]> pickled = new IsolatedSource(frame, full, options, asking).partitions();
+      var pickled = new IsolatedSource(frame, full, options, asking).partitions();
       return pickled.isEmpty() ? null : AggregateResponse.of(pickled.head(), schema);
     } catch (Exception | LinkageError e) { // Scala throws checked exceptions unannounced
       Feature.AGGREGATES.failed(e);
@@ -212,15 +211,15 @@ public final class IsolatedScanBuilder
 
   /** A field with the parts that are wanted, where it is a struct; any other field as it is. */
   private static StructField narrow(StructField field, DataType wanted) {
-    if (!(field.dataType() instanceof StructType) || !(wanted instanceof StructType)) {
+    if (!(field.dataType() instanceof StructType all) || !(wanted instanceof StructType some)) {
       return field;
     }
     Map<String, DataType> inner = new HashMap<>();
-    for (StructField child : ((StructType) wanted).fields()) {
+    for (StructField child : some.fields()) {
       inner.put(child.name(), child.dataType());
     }
     List<StructField> kept = new ArrayList<>();
-    for (StructField child : ((StructType) field.dataType()).fields()) {
+    for (StructField child : all.fields()) {
       if (inner.containsKey(child.name())) {
         kept.add(narrow(child, inner.get(child.name())));
       }
@@ -258,13 +257,9 @@ public final class IsolatedScanBuilder
       Feature.READER.failed(Vocabulary.Setting.READER + " is " + wanted);
       return null;
     }
-    for (Map.Entry<String, String> one : REQUIRED.entrySet()) {
-      String value = conf.getConfString(one.getKey(), one.getValue());
-      if (!one.getValue().equalsIgnoreCase(value)) {
-        return null;
-      }
-    }
-    return wanted;
+    boolean isAsRequired = REQUIRED.entrySet().stream().allMatch(one ->
+        one.getValue().equalsIgnoreCase(conf.getConfString(one.getKey(), one.getValue())));
+    return isAsRequired ? wanted : null;
   }
 
   @Override

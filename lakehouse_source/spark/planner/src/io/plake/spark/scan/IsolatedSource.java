@@ -2,6 +2,7 @@ package io.plake.spark.scan;
 
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
+import io.plake.spark.scan.ReaderResponse.ScanStatistics;
 import java.util.Set;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
@@ -165,12 +166,8 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   /** Tells whether both read the same rows and columns, so that one may stand for the other. */
   @Override
   public boolean equals(Object other) {
-    if (!(other instanceof IsolatedSource that)) {
-      return false;
-    }
-    return frame == that.frame
-        && options.equals(that.options)
-        && pushdown.equals(that.pushdown);
+    return other instanceof IsolatedSource that && frame == that.frame
+        && options.equals(that.options) && pushdown.equals(that.pushdown);
   }
 
   @Override

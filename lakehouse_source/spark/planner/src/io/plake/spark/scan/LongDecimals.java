@@ -1,10 +1,12 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -19,9 +21,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import scala.Option;
-import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Reads decimals of up to 18 digits as longs without their scale, and lets Spark's own code make
@@ -38,10 +38,10 @@ public final class LongDecimals extends SparkStrategy {
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
     LogicalPlan leaf = Relations.leaf(plan);
-    List<SparkPlan> planned = Collections.emptyList();
-    if (leaf instanceof DataSourceV2ScanRelation && Relations.isOn()) {
+    List<SparkPlan> planned = List.of();
+    if (leaf instanceof DataSourceV2ScanRelation relation && Relations.isOn()) {
       try {
-        LogicalPlan changed = change((DataSourceV2ScanRelation) leaf);
+        LogicalPlan changed = change(relation);
         if (changed != null) {
           planned = List.of(planLater(plan.transformUp(
               new Rewrite<>(node -> node == leaf ? changed : node))));
@@ -50,12 +50,12 @@ public final class LongDecimals extends SparkStrategy {
         Feature.DECIMALS.failed(e);
       }
     }
-    return CollectionConverters.asScala(planned).toSeq();
+    return asScala(planned).toSeq();
   }
 
   /** Whether a type has decimals that a long can hold. */
   static boolean fits(DataType type) {
-    return type instanceof DecimalType && ((DecimalType) type).precision() <= 18;
+    return type instanceof DecimalType decimal && decimal.precision() <= 18;
   }
 
   private static LogicalPlan change(DataSourceV2ScanRelation relation) {
@@ -65,8 +65,7 @@ public final class LongDecimals extends SparkStrategy {
     }
     List<AttributeReference> output = new ArrayList<>();
     List<NamedExpression> project = new ArrayList<>();
-    for (Iterator<AttributeReference> it = relation.output().iterator(); it.hasNext(); ) {
-      AttributeReference column = it.next();
+    for (AttributeReference column : asJava(relation.output())) {
       if (!fits(column.dataType())) {
         output.add(column);
         project.add(column);
@@ -80,11 +79,11 @@ public final class LongDecimals extends SparkStrategy {
       project.add(new Alias(
           new MakeDecimal(number, type.precision(), type.scale(), true), column.name(),
           column.exprId(), column.qualifier(), Option.apply(column.metadata()),
-          CollectionConverters.asScala(List.<String>of()).toSeq()));
+          asScala(List.<String>of()).toSeq()));
     }
-    Seq<AttributeReference> columns = CollectionConverters.asScala(output).toSeq();
+    Seq<AttributeReference> columns = asScala(output).toSeq();
     return new Project(
-        CollectionConverters.asScala(project).toSeq(),
+        asScala(project).toSeq(),
         Rewrite.<LogicalPlan>copy(relation, part ->
             part == relation.scan() ? longs : part == relation.output() ? columns : part));
   }

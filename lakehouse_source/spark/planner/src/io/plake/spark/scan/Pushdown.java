@@ -5,6 +5,7 @@ import io.plake.spark.core.Vocabulary;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.Objects;
+import java.util.function.Consumer;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.DataTypes;
@@ -48,10 +49,12 @@ final class Pushdown implements Cloneable {
     return new Pushdown(table, new ConditionData(table, new Predicate[0], expressions));
   }
 
-  /** The same, of which one thing will be changed. What is made is never changed. */
-  private Pushdown copy() {
+  /** The same with something changed. What is made is never changed. */
+  private Pushdown with(Consumer<Pushdown> change) {
     try {
-      return (Pushdown) clone();
+      Pushdown found = (Pushdown) clone();
+      change.accept(found);
+      return found;
     } catch (CloneNotSupportedException e) {
       throw new IllegalStateException(e);
     }
@@ -62,32 +65,26 @@ final class Pushdown implements Cloneable {
    * @param metadata those of the columns that tell where a row is stored, with plake's names
    */
   Pushdown withColumns(StructType columns, boolean rowsOnly, Map<String, String> metadata) {
-    Pushdown found = copy();
-    found.columns = columns;
-    found.rowsOnly = rowsOnly;
-    found.metadata = metadata;
-    return found;
+    return with(found -> {
+      found.columns = columns;
+      found.rowsOnly = rowsOnly;
+      found.metadata = metadata;
+    });
   }
 
   /** @param condition is true of every row that is wanted */
   Pushdown withCondition(ConditionData condition) {
-    Pushdown found = copy();
-    found.condition = condition;
-    return found;
+    return with(found -> found.condition = condition);
   }
 
   /** @param rows so many rows are enough */
   Pushdown withLimit(int rows) {
-    Pushdown found = copy();
-    found.limit = rows;
-    return found;
+    return with(found -> found.limit = rows);
   }
 
   /** @param terms only planning may use them: they hold for one run of the query */
   Pushdown withJoinKeys(Metadata[] terms) {
-    Pushdown found = copy();
-    found.joinKeys = terms;
-    return found;
+    return with(found -> found.joinKeys = terms);
   }
 
   /**
@@ -97,10 +94,10 @@ final class Pushdown implements Cloneable {
    * @param joined by which columns keys of a join may prune it
    */
   Pushdown withRequest(String reader, boolean joined) {
-    Pushdown found = copy();
-    found.reader = reader;
-    found.joined = joined;
-    return found;
+    return with(found -> {
+      found.reader = reader;
+      found.joined = joined;
+    });
   }
 
   /** The same condition with a request for the catalog, instead of a scan. */
@@ -125,23 +122,15 @@ final class Pushdown implements Cloneable {
         any = true;
       }
     }
-    if (!any) {
-      return null;
-    }
-    Pushdown found = copy();
-    found.columns = new StructType(fields);
-    found.decimals = types.build();
-    return found;
+    return !any ? null : with(found -> {
+      found.columns = new StructType(fields);
+      found.decimals = types.build();
+    });
   }
 
   /** Whether no value of a row matters. */
   boolean isRowsOnly() {
     return rowsOnly;
-  }
-
-  /** Whether columns are read that tell where a row is stored. */
-  boolean hasPlaces() {
-    return !metadata.isEmpty();
   }
 
   ConditionData condition() {
@@ -178,7 +167,7 @@ final class Pushdown implements Cloneable {
     if (aggregate != null) {
       marks.putMetadata(Vocabulary.Mark.AGGREGATE, aggregate);
     }
-    if (hasPlaces()) {
+    if (!metadata.isEmpty()) {
       MetadataBuilder names = new MetadataBuilder();
       metadata.forEach(names::putString);
       marks.putMetadata(Vocabulary.Mark.METADATA, names.build());
@@ -201,10 +190,7 @@ final class Pushdown implements Cloneable {
   /** Tells whether both ask for the same rows and columns. */
   @Override
   public boolean equals(Object other) {
-    if (!(other instanceof Pushdown that)) {
-      return false;
-    }
-    return columns.equals(that.columns)
+    return other instanceof Pushdown that && columns.equals(that.columns)
         && Arrays.equals(condition.terms(), that.condition.terms())
         && Arrays.equals(joinKeys, that.joinKeys)
         && rowsOnly == that.rowsOnly
@@ -212,8 +198,7 @@ final class Pushdown implements Cloneable {
         && Objects.equals(aggregate, that.aggregate)
         && Objects.equals(decimals, that.decimals)
         && metadata.equals(that.metadata)
-        && Objects.equals(reader, that.reader)
-        && joined == that.joined;
+        && Objects.equals(reader, that.reader) && joined == that.joined;
   }
 
   @Override

@@ -1,5 +1,8 @@
 package io.plake.spark.scan;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.Relations;
 import java.util.ArrayList;
@@ -17,11 +20,10 @@ import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import scala.Option;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Computes projections of a {@link AggregateResponse} on the driver, as Spark does for its own local
- * relations. Spark would start a job for them.
+ * Computes projections of a {@link AggregateResponse} on the driver, as Spark does for its own
+ * local relations. Spark would start a job for them.
  *
  * <p>This is a strategy and not an optimizer rule: Spark's rule runs on local relations only, and
  * no rule of an extension runs between Spark's push-down of aggregates and that one.
@@ -46,16 +48,16 @@ public final class ResponseRows extends SparkStrategy {
         planned = Collections.emptyList();
       }
     }
-    return CollectionConverters.asScala(planned).toSeq();
+    return asScala(planned).toSeq();
   }
 
   /** The rows after the same projections and filters, as far as Spark computes them by itself. */
   private static LogicalPlan over(LogicalPlan node, DataSourceV2ScanRelation relation) {
     if (node == relation) {
-      List<Attribute> output = new ArrayList<>(CollectionConverters.asJava(relation.output()));
+      List<Attribute> output = new ArrayList<>(asJava(relation.output()));
       List<InternalRow> rows = List.of(((AggregateResponse) relation.scan()).rows());
       return new LocalRelation(
-          CollectionConverters.asScala(output).toSeq(), CollectionConverters.asScala(rows).toSeq(),
+          asScala(output).toSeq(), asScala(rows).toSeq(),
           false, Option.empty());
     }
     LogicalPlan below = over(node.children().head(), relation);

@@ -1,7 +1,6 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Vocabulary;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -15,27 +14,25 @@ public final class ScanCounts {
   /** Of a single row group, a condition leaves out nothing or all. */
   private static final int SEVERAL = 2;
 
-  private static final Map<String, String> DESCRIPTIONS = new LinkedHashMap<>();
-
-  static {
-    DESCRIPTIONS.put(Vocabulary.Count.FILES, "files of the table");
-    DESCRIPTIONS.put(Vocabulary.Count.FILES_BY_PARTITION, "files pruned by partition values");
-    DESCRIPTIONS.put(Vocabulary.Count.FILES_BY_STATISTICS, "files pruned by statistics");
-    DESCRIPTIONS.put(Vocabulary.Count.FILES_BY_JOIN_KEYS, "files pruned by keys of a join");
-    DESCRIPTIONS.put(Vocabulary.Count.FILES_READ, "files to read");
-    DESCRIPTIONS.put(Vocabulary.Count.ROW_GROUPS, "row groups of the table");
-    DESCRIPTIONS.put(Vocabulary.Count.ROW_GROUPS_PRUNED, "row groups pruned");
-    DESCRIPTIONS.put(Vocabulary.Count.ROW_GROUPS_READ, "row groups to read");
-  }
+  /** The metrics that a scan by Python has. */
+  static final List<ScanMetric> METRICS = List.of(
+      new ScanMetric(Vocabulary.Count.FILES, "files of the table"),
+      new ScanMetric(Vocabulary.Count.FILES_BY_PARTITION, "files pruned by partition values"),
+      new ScanMetric(Vocabulary.Count.FILES_BY_STATISTICS, "files pruned by statistics"),
+      new ScanMetric(Vocabulary.Count.FILES_BY_JOIN_KEYS, "files pruned by keys of a join"),
+      new ScanMetric(Vocabulary.Count.FILES_READ, "files to read"),
+      new ScanMetric(Vocabulary.Count.ROW_GROUPS, "row groups of the table"),
+      new ScanMetric(Vocabulary.Count.ROW_GROUPS_PRUNED, "row groups pruned"),
+      new ScanMetric(Vocabulary.Count.ROW_GROUPS_READ, "row groups to read"));
 
   private final Map<String, Long> values = new LinkedHashMap<>();
 
   /** @param pickled numbers by the names in {@link Vocabulary.Count}; null: nothing is known */
   ScanCounts(Map<?, ?> pickled) {
     if (pickled != null) {
-      for (String name : DESCRIPTIONS.keySet()) {
-        Number value = (Number) pickled.get(name);
-        values.put(name, value == null ? 0 : value.longValue());
+      for (ScanMetric metric : METRICS) {
+        Number value = (Number) pickled.get(metric.name());
+        values.put(metric.name(), value == null ? 0 : value.longValue());
       }
     }
   }
@@ -62,29 +59,18 @@ public final class ScanCounts {
     return all >= SEVERAL && 2 * values.get(Vocabulary.Count.ROW_GROUPS_READ) > all;
   }
 
-  /** The metrics that a scan by Python has. */
-  static List<ScanMetric> metrics() {
-    List<ScanMetric> found = new ArrayList<>();
-    for (Map.Entry<String, String> one : DESCRIPTIONS.entrySet()) {
-      found.add(new ScanMetric(one.getKey(), one.getValue()));
-    }
-    return found;
-  }
-
-  /** Their values. */
-  List<CustomTaskMetric> reported() {
-    List<CustomTaskMetric> found = new ArrayList<>();
-    for (Map.Entry<String, Long> one : values.entrySet()) {
-      found.add(new Reported(one.getKey(), one.getValue()));
-    }
-    return found;
+  /** The values of {@link #METRICS}. */
+  List<Reported> reported() {
+    return values.entrySet().stream()
+        .map(one -> new Reported(one.getKey(), one.getValue())).toList();
   }
 
   /** New metrics of Spark, by name. */
   public Map<String, SQLMetric> inPlan(SparkContext context) {
     Map<String, SQLMetric> found = new LinkedHashMap<>();
-    for (String name : values.keySet()) {
-      found.put(name, SQLMetrics.createMetric(context, DESCRIPTIONS.get(name)));
+    if (!values.isEmpty()) {
+      METRICS.forEach(metric -> found.put(
+          metric.name(), SQLMetrics.createMetric(context, metric.description())));
     }
     set(found);
     return found;
@@ -95,5 +81,5 @@ public final class ScanCounts {
     metrics.forEach((name, metric) -> metric.set(values.get(name)));
   }
 
-  private record Reported(String name, long value) implements CustomTaskMetric {}
+  record Reported(String name, long value) implements CustomTaskMetric {}
 }

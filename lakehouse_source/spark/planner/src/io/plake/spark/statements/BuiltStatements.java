@@ -1,5 +1,7 @@
 package io.plake.spark.statements;
 
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Vocabulary;
@@ -17,14 +19,13 @@ import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import scala.Some;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The statements of {@code lake.spark.PlakeTable}, as Spark's parser would make them of SQL.
  *
- * <p>Python makes all of them by {@code DataFrame.mergeInto}, which takes columns, classic and through
- * Connect. That method knows no name for its target, and neither UPDATE nor DELETE: a hint around the
- * source tells them.
+ * <p>Python makes all of them by {@code DataFrame.mergeInto}, which takes columns, classic and
+ * through Connect. That method knows no name for its target, and neither UPDATE nor DELETE: a hint
+ * around the source tells them.
  */
 public final class BuiltStatements extends Rule<LogicalPlan> {
   /** Options of the write that the statement itself names. */
@@ -54,8 +55,7 @@ public final class BuiltStatements extends Rule<LogicalPlan> {
       case Vocabulary.Command.UPDATE -> new UpdateTable(target,
           ((UpdateAction) merge.matchedActions().head()).assignments(),
           new Some<>(merge.mergeCondition()));
-      default -> merge.withNewChildren(
-          CollectionConverters.asScala(List.of(target, hint.child())).toSeq());
+      default -> merge.withNewChildren(asScala(List.of(target, hint.child())).toSeq());
     };
     made.setTagValue(OPTIONS, given);
     return made;

@@ -1,5 +1,8 @@
 package io.plake.spark.statements;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import io.plake.spark.catalog.PlakeTable;
@@ -25,7 +28,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Tells a write that replaces rows which versions of plake's datasets its query reads.
@@ -33,7 +35,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>{@code INSERT OVERWRITE t SELECT … FROM t} would otherwise delete what others commit while it
  * runs: an overwrite replaces all rows that are there when it commits, and its query has not seen
  * these. plake's writer looks whether one of the datasets is its own, and then refuses to commit
- * after such a commit. A version that the user named does not count: to go back to it may be the aim.
+ * after such a commit. A version that the user named does not count: to go back to it may be the
+ * aim.
  */
 public final class OverwriteReads extends Rule<LogicalPlan> {
 
@@ -86,18 +89,17 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
     if (!(write.table() instanceof DataSourceV2Relation target) || !write.query().resolved()) {
       return false;
     }
+    boolean creates = target.table() instanceof TableToCreate;
     boolean replaces = write instanceof OverwriteByExpression
-        || write instanceof OverwritePartitionsDynamic
-        || write instanceof AppendData && target.table() instanceof TableToCreate;
-    return replaces
-        && (target.table() instanceof TableToCreate || Relations.isOurs(target));
+        || write instanceof OverwritePartitionsDynamic || write instanceof AppendData && creates;
+    return replaces && (creates || Relations.isOurs(target));
   }
 
   /**
    * The write with one option more.
    *
-   * <p>Options are at the command, at its table, or at both. Spark demands that they are equal where
-   * both have some.
+   * <p>Options are at the command, at its table, or at both. Spark demands that they are equal
+   * where both have some.
    */
   @SuppressWarnings("unchecked")
   private static LogicalPlan with(LogicalPlan write, String key, JsonNode value) {
@@ -113,9 +115,9 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
       if (part instanceof scala.collection.immutable.Map<?, ?> options
           && !(ofTable && options.isEmpty())) {
         Map<String, String> all = new HashMap<>(
-            CollectionConverters.asJava((scala.collection.immutable.Map<String, String>) options));
+            asJava((scala.collection.immutable.Map<String, String>) options));
         SealedOptions.put(all, key, value);
-        return scala.collection.immutable.Map.from(CollectionConverters.asScala(all));
+        return scala.collection.immutable.Map.from(asScala(all));
       }
       return part;
     });
@@ -124,21 +126,23 @@ public final class OverwriteReads extends Rule<LogicalPlan> {
   /** The URL of plake's catalog, concealed or as the user gave it; null where it is not told. */
   private static String catalogOf(DataSourceV2Relation relation) {
     CaseInsensitiveStringMap options = relation.options();
-    if (relation.table() instanceof PlakeTable) {
-      options = ((PlakeTable) relation.table()).with(options);
-    } else if (relation.table() instanceof TableToCreate) {
-      options = ((TableToCreate) relation.table()).options();
+    if (relation.table() instanceof PlakeTable table) {
+      options = table.with(options);
+    } else if (relation.table() instanceof TableToCreate table) {
+      options = table.options();
     }
     return options.get(Vocabulary.Place.CATALOG);
   }
 
-  /** The datasets that a query reads at the version that was the newest, those of subqueries too. */
+  /**
+   * The datasets that a query reads at the version that was the newest, those of subqueries too.
+   */
   private static void collect(LogicalPlan plan, String catalog, ArrayNode reads) {
     if (Relations.isOurs(plan)) {
       add((DataSourceV2Relation) plan, catalog, reads);
     }
     Stream.of(plan.children(), plan.subqueries()).forEach(plans ->
-        CollectionConverters.asJava(plans).forEach(below -> collect(below, catalog, reads)));
+        asJava(plans).forEach(below -> collect(below, catalog, reads)));
   }
 
   private static void add(DataSourceV2Relation relation, String catalog, ArrayNode reads) {

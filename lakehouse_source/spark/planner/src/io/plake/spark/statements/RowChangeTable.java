@@ -7,7 +7,7 @@ import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
-import io.plake.spark.core.WriteInfo;
+import io.plake.spark.core.WriteCommands.WriteInfo;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.List;

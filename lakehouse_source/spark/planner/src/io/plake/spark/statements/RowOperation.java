@@ -1,6 +1,6 @@
 package io.plake.spark.statements;
 
-import io.plake.spark.core.StatementTarget;
+import io.plake.spark.core.Relations.StatementTarget;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.scan.IsolatedScanBuilder;
 import org.apache.spark.sql.connector.expressions.Expressions;

@@ -1,5 +1,8 @@
 package io.plake.spark.statements;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.CharPadding;
@@ -15,7 +18,6 @@ import io.plake.spark.core.StreamErrors;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.Waiting;
 import io.plake.spark.format.RepinViews;
-import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
@@ -23,6 +25,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Assignment;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.InsertStarAction;
@@ -33,25 +36,25 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateStarAction;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 import scala.Some;
-import scala.collection.Iterator;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Makes a plake frame or view the target of DELETE, UPDATE and MERGE.
  *
- * <p>Spark itself then rewrites the statement into a query that finds the rows ({@code WriteDelta}).
- * The target must be at the newest version when the statement is analysed. What others commit
- * after that is checked when the statement commits.
+ * <p>Spark itself then rewrites the statement into a query that finds the rows ({@code
+ * WriteDelta}). The target must be at the newest version when the statement is analysed. What
+ * others commit after that is checked when the statement commits.
  */
 public final class RowStatements extends Rule<LogicalPlan> {
 
@@ -95,7 +98,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
     try {
       checkTargets(ready);
       return ready.transformUp(new Rewrite<>(RowStatements::changed))
-          .transformUp(new Rewrite<>(GroupFilters::without));
+          .transformUp(new Rewrite<>(RowStatements::withoutGroupFilter));
     } catch (LinkageError e) {
       Feature.STATEMENTS.failed(e);
       return ready;
@@ -108,7 +111,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
       return node;
     }
     LogicalPlan source = Waiting.query(merge.sourceTable());
-    boolean isOurs = below(merge) != null && Relations.isOurs(below(merge));
+    boolean isOurs = Relations.isOurs(below(merge));
     if (!merge.targetTable().resolved() || isOurs && !source.resolved()) {
       return node;
     }
@@ -118,9 +121,24 @@ public final class RowStatements extends Rule<LogicalPlan> {
     return withChildren(merge, merge.targetTable(), source);
   }
 
+  /**
+   * Without the condition by which Spark would look for the files that a MERGE changes.
+   *
+   * <p>From 4.3 on, a {@code WriteDelta} has such a condition: {@code EXISTS} over the source. plake
+   * does not use it, as the scan of the target is pruned by the keys of the join. Spark refuses the
+   * whole statement for it where the source is not deterministic, such as one with {@code uuid()}.
+   */
+  private static LogicalPlan withoutGroupFilter(LogicalPlan node) {
+    return node instanceof WriteDelta write
+            && write.table() instanceof DataSourceV2Relation target
+            && Relations.isTarget(target.table())
+        ? Rewrite.copy(node, part -> part instanceof Some<?> given
+            && given.value() instanceof Expression ? Option.empty() : part) : node;
+  }
+
   private static LogicalPlan withChildren(
       MergeIntoTable merge, LogicalPlan target, LogicalPlan source) {
-    return merge.withNewChildren(CollectionConverters.asScala(List.of(target, source)).toSeq());
+    return merge.withNewChildren(asScala(List.of(target, source)).toSeq());
   }
 
   /**
@@ -129,8 +147,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
    */
   private static void checkSource(
       MergeIntoTable merge, LogicalPlan source, DataSourceV2Relation target) {
-    List<Attribute> columns = CollectionConverters.asJava(source.output());
-    for (Attribute hidden : CollectionConverters.asJava(target.metadataOutput())) {
+    List<Attribute> columns = asJava(source.output());
+    for (Attribute hidden : asJava(target.metadataOutput())) {
       if (columns.stream().anyMatch(column -> column.name().equalsIgnoreCase(hidden.name()))
           && (merge.getTagValue(STARS).isDefined() || isAssigned(merge, hidden))) {
         throw Refusal.because(HiddenColumns.notAdded(hidden.name()));
@@ -139,7 +157,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
   }
 
   private static boolean isAssigned(MergeIntoTable merge, Attribute hidden) {
-    return CollectionConverters.asJava(merge.expressions()).stream().anyMatch(
+    return asJava(merge.expressions()).stream().anyMatch(
         action -> action.exists(part -> part instanceof Assignment assigned
             && assigned.key() instanceof UnresolvedAttribute name
             && merge.targetTable().resolve(name.nameParts().toSeq(), SQLConf.get().resolver())
@@ -156,22 +174,19 @@ public final class RowStatements extends Rule<LogicalPlan> {
       throw Refusal.because("A stream of plake has no columns that tell where a row is stored.");
     }
     LogicalPlan target = below(plan);
-    if (target instanceof StreamingRelationV2 && isOurs((StreamingRelationV2) target)) {
+    if (target instanceof StreamingRelationV2 stream && isOurs(stream)) {
       throw refused("changes tables, and not streams");
     }
-    if (target != null && target.resolved() && !isRelation(target)) {
+    if (target != null && target.resolved() && !(target instanceof DataSourceV2Relation)) {
       checkNoQuery(given(plan), "");
     }
-    for (Iterator<LogicalPlan> it = plan.children().iterator(); it.hasNext(); ) {
-      checkTargets(it.next());
-    }
+    asJava(plan.children()).forEach(RowStatements::checkTargets);
   }
 
   /** Spark has no plan for a statement on a view that is made of a query, and fails inside. */
   private static void checkNoQuery(LogicalPlan target, String name) {
-    if (target instanceof SubqueryAlias) {
-      checkNoQuery(((SubqueryAlias) target).child(),
-          ((SubqueryAlias) target).identifier().toString());
+    if (target instanceof SubqueryAlias alias) {
+      checkNoQuery(alias.child(), alias.identifier().toString());
     } else if (target instanceof View && target.exists(Relations::isOurs)) {
       throw refused("changes tables, and the view " + name + " is made of a query. Name the"
           + " table, and put the condition of the view into that of the statement");
@@ -211,12 +226,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
   /** The columns of the primary key of a frame; empty: there is none. */
   static List<String> primaryKey(PythonTable table, CaseInsensitiveStringMap options) {
     try {
-      List<String> found = new ArrayList<>();
-      for (Object one : (Iterable<?>) told(Relations.sourceOf(table), table, options)
-          .get(Vocabulary.ScanResponse.PRIMARY_KEY)) {
-        found.add((String) one);
-      }
-      return found;
+      return ((List<?>) told(Relations.sourceOf(table), table, options)
+          .get(Vocabulary.ScanResponse.PRIMARY_KEY)).stream().map(String.class::cast).toList();
     } catch (ReflectiveOperationException e) {
       throw new IllegalStateException(e);
     }
@@ -232,46 +243,41 @@ public final class RowStatements extends Rule<LogicalPlan> {
       ((StatementTable) now.table()).writeOptions = PlakeTable.withoutPlace(
           new CaseInsensitiveStringMap(node.getTagValue(BuiltStatements.OPTIONS).get()));
     }
-    MovedMetadataColumns places = new MovedMetadataColumns(target, now);
+    MetadataColumns places = new MetadataColumns(target, now);
     LogicalPlan done = withTarget(node, now)
         .transformAllExpressionsWithSubqueries(new Rewrite<>(places::moved))
-        .transformExpressions(new Rewrite<>(StructCasts::undone));
+        .transformExpressions(new Rewrite<>(Assignments::withoutCast));
     boolean named = places.wereNamed()
         || target.output().size() > target.table().columns().length
-        || UnresolvedMetadataColumns.areNamed(node, now);
+        || MetadataColumns.areNamed(node, now);
     if (named && !(node instanceof DeleteFromTable)) { // Spark would write them with the row
       throw Refusal.because("An UPDATE or MERGE of plake cannot name columns that tell where a"
           + " row of its target is stored. Use a subquery:"
           + " WHERE id IN (SELECT id FROM t WHERE _pos = 2).");
     }
-    return ComputedAssignments.added(done, now);
+    return Assignments.added(done, now);
   }
 
   /** Whether the target is a view, which may be over a frame of an older version. */
   private static boolean isView(LogicalPlan node) {
     LogicalPlan target = given(node);
-    while (target instanceof SubqueryAlias) {
-      target = target.children().head();
+    while (target instanceof SubqueryAlias alias) {
+      target = alias.child();
     }
     return target instanceof View;
   }
 
   /** What a statement changes, as Spark found it; null where the node is no statement. */
   private static LogicalPlan given(LogicalPlan node) {
-    return node instanceof DeleteFromTable ? ((DeleteFromTable) node).table()
-        : node instanceof UpdateTable ? ((UpdateTable) node).table()
-        : node instanceof MergeIntoTable ? ((MergeIntoTable) node).targetTable() : null;
-  }
-
-  private static boolean isRelation(LogicalPlan target) {
-    return target instanceof DataSourceV2Relation;
+    return node instanceof DeleteFromTable delete ? delete.table()
+        : node instanceof UpdateTable update ? update.table()
+        : node instanceof MergeIntoTable merge ? merge.targetTable() : null;
   }
 
   /** What a statement changes, below its names and views; null where the node is no statement. */
   private static LogicalPlan below(LogicalPlan node) {
     LogicalPlan target = given(node);
-    while (target instanceof SubqueryAlias
-        || target instanceof View && ((View) target).isTempView()) {
+    while (target instanceof SubqueryAlias || target instanceof View view && view.isTempView()) {
       target = target.children().head();
     }
     return CharPadding.below(target);
@@ -279,39 +285,27 @@ public final class RowStatements extends Rule<LogicalPlan> {
 
   /** The plake relation that a statement changes; null where there is none or it is known. */
   private static DataSourceV2Relation targetOf(LogicalPlan node) {
-    LogicalPlan target = below(node);
-    if (target == null || !Relations.isOurs(target)) {
-      return null;
-    }
-    DataSourceV2Relation relation = (DataSourceV2Relation) target;
-    if (mustWait(node, relation)) {
-      return null;
-    }
-    // A view that has this mark gets its version first.
-    return relation.options().containsKey(Vocabulary.Option.VIEW) ? null : relation;
+    return below(node) instanceof DataSourceV2Relation relation && Relations.isOurs(relation)
+        && !mustWait(node, relation)
+        // A view that has this mark gets its version first.
+        && !relation.options().containsKey(Vocabulary.Option.VIEW) ? relation : null;
   }
 
   /** Spark adds the columns that a MERGE WITH SCHEMA EVOLUTION needs to the table itself. */
   private static boolean mustWait(LogicalPlan node, DataSourceV2Relation target) {
-    return evolves(node) && mayEvolve(target.table()) && !isView(node)
-        && !SchemaEvolution.isDone((MergeIntoTable) node);
+    return evolves(node) && target.table() instanceof PlakeTable table && !table.isPinned
+        && !table.isMetadata && !isView(node) && !SchemaEvolution.isDone((MergeIntoTable) node);
   }
 
   private static boolean evolves(LogicalPlan node) {
-    return node instanceof MergeIntoTable && ((MergeIntoTable) node).withSchemaEvolution();
-  }
-
-  private static boolean mayEvolve(Object table) {
-    return table instanceof PlakeTable && !((PlakeTable) table).isPinned
-        && !((PlakeTable) table).isMetadata;
+    return node instanceof MergeIntoTable merge && merge.withSchemaEvolution();
   }
 
   private static LogicalPlan withTarget(LogicalPlan node, LogicalPlan target) {
     if (node instanceof MergeIntoTable merge) {
       return withChildren(merge, replaced(merge.targetTable(), target), merge.sourceTable());
     }
-    return node.withNewChildren(CollectionConverters.asScala(List.of(
-        replaced(node.children().head(), target))).toSeq());
+    return node.withNewChildren(asScala(List.of(replaced(node.children().head(), target))).toSeq());
   }
 
   /** Spark looks for its target below names, and not below views. */
@@ -319,7 +313,7 @@ public final class RowStatements extends Rule<LogicalPlan> {
     if (node instanceof SubqueryAlias alias) {
       return alias.copy(alias.identifier(), replaced(alias.child(), target));
     }
-    return node instanceof View ? replaced(((View) node).child(), target) : target;
+    return node instanceof View view ? replaced(view.child(), target) : target;
   }
 
   private static DataSourceV2Relation statementOn(
@@ -328,8 +322,8 @@ public final class RowStatements extends Rule<LogicalPlan> {
       throw refused("cannot add columns to a view: leave WITH SCHEMA EVOLUTION out, and add them"
           + " before, with add_column() of lakehouse_source.open_dataset(...); or name the table");
     }
-    if (relation.table() instanceof PlakeTable) {
-      return statementOn(relation, (PlakeTable) relation.table(), isView, evolves);
+    if (relation.table() instanceof PlakeTable known) {
+      return statementOn(relation, known, isView, evolves);
     }
     PythonTable table = (PythonTable) relation.table();
     CaseInsensitiveStringMap options = relation.options();

@@ -1,5 +1,7 @@
 package io.plake.spark.statements;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlakeSource;
 import io.plake.spark.core.Relations;
@@ -20,14 +22,13 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import scala.Option;
 import scala.collection.immutable.Map$;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Hands the rows of a DELETE, UPDATE or MERGE to plake's writer in Python.
  *
- * <p>Spark has rewritten the statement into a {@code WriteDelta}, whose writer would be called row by
- * row in the JVM. The same query is appended to a {@link RowChangeTable} instead: each row tells what
- * happens to it and where it is stored. A MERGE that only inserts is an append already.
+ * <p>Spark has rewritten the statement into a {@code WriteDelta}, whose writer would be called row
+ * by row in the JVM. The same query is appended to a {@link RowChangeTable} instead: each row tells
+ * what happens to it and where it is stored. A MERGE that only inserts is an append already.
  */
 public final class RowWrites extends Rule<LogicalPlan> {
 
@@ -55,7 +56,7 @@ public final class RowWrites extends Rule<LogicalPlan> {
   /** How many scans of Python's sources, plake's among them, a query and its subqueries have. */
   private static long scans(LogicalPlan plan) {
     return Stream.of(plan.children(), plan.subqueries())
-        .flatMap(plans -> CollectionConverters.asJava(plans).stream())
+        .flatMap(plans -> asJava(plans).stream())
         .mapToLong(RowWrites::scans).sum() + (isScan(plan) ? 1 : 0);
   }
 

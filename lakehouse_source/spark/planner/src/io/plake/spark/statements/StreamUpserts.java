@@ -1,12 +1,14 @@
 package io.plake.spark.statements;
 
+import static scala.jdk.javaapi.CollectionConverters.asJava;
+import static scala.jdk.javaapi.CollectionConverters.asScala;
+
 import io.plake.spark.catalog.PlakeTable;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.Relations;
 import io.plake.spark.core.Rewrite;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.format.NamedSinks;
-import java.lang.reflect.Field;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -47,13 +49,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
  * Streams with the output mode {@code update}: each batch is one MERGE, by the primary key of the
- * table. As a batch that is appended, its commit has the id of the query and the number of the batch.
+ * table. As a batch that is appended, its commit has the id of the query and the number of the
+ * batch.
  */
 public final class StreamUpserts extends Rule<LogicalPlan> {
   private final SparkSession session;
@@ -155,7 +157,7 @@ public final class StreamUpserts extends Rule<LogicalPlan> {
           .map(one -> (Expression) new EqualTo(column("target", one), column("source", one)))
           .reduce(And::new).orElseThrow();
       // Not UPDATE *, which wants all columns, computed ones too.
-      Seq<Assignment> values = CollectionConverters.asScala(Arrays.stream(batch.columns())
+      Seq<Assignment> values = asScala(Arrays.stream(batch.columns())
           .map(one -> new Assignment(column("target", one), column("source", one))).toList())
           .toSeq();
       LogicalPlan made = new MergeIntoTable(
@@ -166,7 +168,10 @@ public final class StreamUpserts extends Rule<LogicalPlan> {
       return made;
     }
 
-    /** As the target of a statement, so that the catalog knows of it. In 4.1 Spark's own method differs. */
+    /**
+     * As the target of a statement, so that the catalog knows of it. In 4.1 Spark's own method
+     * differs.
+     */
     private static UnresolvedRelation written(UnresolvedRelation table) {
       Map<String, String> options = new HashMap<>(table.options().asCaseSensitiveMap());
       options.put(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES(),
@@ -200,19 +205,16 @@ public final class StreamUpserts extends Rule<LogicalPlan> {
     @SuppressWarnings("unchecked") // as Spark declares the field
     private Map<String, String> options(String query) {
       try {
-        Field field = MicroBatchExecution.class.getDeclaredField("extraOptions");
-        field.setAccessible(true);
-        Object found = field.get(
+        Object found = Relations.field(MicroBatchExecution.class, "extraOptions").get(
             ((StreamingQueryWrapper) session.streams().get(query)).streamingQuery());
-        return CollectionConverters.asJava(
-            (scala.collection.immutable.Map<String, String>) found);
+        return asJava((scala.collection.immutable.Map<String, String>) found);
       } catch (ReflectiveOperationException e) {
         throw new IllegalStateException(e);
       }
     }
 
     private static UnresolvedAttribute column(String table, String name) {
-      return new UnresolvedAttribute(CollectionConverters.asScala(List.of(table, name)).toSeq());
+      return new UnresolvedAttribute(asScala(List.of(table, name)).toSeq());
     }
 
     private static SubqueryAlias named(String name, LogicalPlan plan) {
@@ -220,7 +222,7 @@ public final class StreamUpserts extends Rule<LogicalPlan> {
     }
 
     private static Seq<MergeAction> seq(MergeAction... all) {
-      return CollectionConverters.asScala(List.of(all)).toSeq();
+      return asScala(List.of(all)).toSeq();
     }
   }
 }
