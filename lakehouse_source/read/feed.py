@@ -145,7 +145,7 @@ class Feed:
             stated = kind if self.updates else _WITHOUT_IMAGES.get(kind, kind)
             for version, some in [(part.version, rows)] if versions is None else versions(rows):
                 own = (stated.value, version, self.timestamps[version])
-                values = _columns(some, self.columns)
+                values = _columns(some, self.columns, self.plan.hidden)
                 values += [
                     pa.repeat(pa.scalar(value, field.type), some.num_rows)
                     for value, field in zip(own, FEED_COLUMNS)
@@ -321,7 +321,10 @@ class Changes:
             columns = tuple(schema.names[: -len(FEED_COLUMNS)])
             own = [name for name in columns if name in snapshot.schema.names]
             each = [(one.version - 1, one.version) for one in commits]
-            per_commit = plan = plan_changes(reader, snapshot, each, own, where, uri)
+            needed = self._net or not own or len(own) < len(columns)
+            per_commit = plan = plan_changes(
+                reader, snapshot, each, own, where, uri, with_identities=needed
+            )
             if self._net and commits:
                 net = [(start - 1, snapshot.version)]
                 plan = plan_changes(reader, snapshot, net, own, where, uri)
@@ -421,11 +424,13 @@ class _NetVersions:
         assert not present, "a commit that the feed does not know changed these rows"
 
 
-def _columns(rows: pa.Table, names: Sequence[str]) -> list[pa.ChunkedArray]:
-    """Columns of the dataset, or of `OF_ROWS`, which are the last two in this order."""
-    own = rows.column_names[:-2]
-    places = {field.name: len(own) + place for place, field in enumerate(OF_ROWS)}
-    places.update((name, place) for place, name in enumerate(own))
+def _columns(rows: pa.Table, names: Sequence[str], hidden: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Columns of the dataset, or of `OF_ROWS`, which the rows have under the names `hidden`."""
+    own = rows.column_names
+    places = {name: place for place, name in enumerate(own) if name not in hidden}
+    for field, name in zip(OF_ROWS, hidden):
+        if name in own:
+            places.setdefault(field.name, own.index(name))
     return [rows.column(places[name]) for name in names]
 
 

@@ -15,6 +15,8 @@ from lakehouse_source.errors import (
     SchemaMismatchError,
     VersionNotFoundError,
 )
+from lakehouse_source.read.feed import LAST_CHANGED
+from lakehouse_source.schema.fields import ROW
 from tests.feed_model import Row, check
 from tests.verbs.conftest import EVERY_KIND, catalog_of
 
@@ -208,3 +210,22 @@ def test_a_net_change_has_the_version_that_changed_the_row_and_not_one_that_move
     dataset.update({"v": "'A'"}, where="id = 1")  # moves the other row that was changed
     told = dataset.refresh().changes(2, net=True).to_table().to_pylist()
     assert {row["id"]: row["_commit_version"] for row in told} == {2: 2, 1: 3}
+
+
+@pytest.mark.parametrize("net", [False, True])
+def test_columns_that_are_told_do_not_depend_on_each_other(
+    dataset: lake.Dataset, net: bool
+) -> None:
+    """Identities are read only where they are told, or pair the images of an update."""
+    lake.write_dataset({"id": [7, 8], "v": ["g", None]}, dataset.uri)
+    dataset = dataset.refresh()
+    every = ["v", "id", ROW.name, LAST_CHANGED.name]
+    whole = dataset.changes(1, columns=every, net=net).to_table()
+    # The updated row keeps its identity; its file took the next one.
+    by_id = set(zip(*(whole.column(name).to_pylist() for name in ("id", ROW.name))))
+    assert by_id == {(1, 0), (2, 1), (7, 4), (8, 5)} | (set() if net else {(3, 2)})
+    assert whole.num_rows == (4 if net else 8)
+    for columns in (["v"], ["id", "v"], [ROW.name], ["v", LAST_CHANGED.name]):
+        some = dataset.changes(1, columns=columns, net=net).to_table()
+        told = [*columns, "_change_type", "_commit_version", "_commit_timestamp"]
+        assert some == whole.select(told)
