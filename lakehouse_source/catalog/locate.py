@@ -31,16 +31,6 @@ KNOWN = (
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):")
 
 
-def resolve_url(url: str | None, dataset_uri: str | None = None) -> str:
-    """The URL that `open_catalog` would use: environment and default applied.
-
-    Raises:
-        InvalidOptionError: no catalog is named and there is no default, or a
-            variable is not set, or may not be read.
-    """
-    return _resolved(url, dataset_uri)[0]
-
-
 @lru_cache(maxsize=64)  # every read opens its catalog
 def _default_url(dataset_uri: str | None) -> str | None:
     """The URL of the catalog that a dataset has in its own folder by default."""

@@ -37,6 +37,7 @@ from lakehouse_source.schema.variant_paths import (
     Path,
     paths_of,
     places,
+    split,
     texts_of,
     with_paths,
 )
@@ -346,8 +347,8 @@ def _layout(
 
 def _parquet_path(text: str, trees: Mapping[str, Tree]) -> str | None:
     """The leaf of a path of VARIANT; None: the file has none, or it can have no filter."""
-    column, _, path = text.partition(":")
-    names, place = path.split("."), trees.get(column)
+    column, names = split(text) or (text, ())
+    place = trees.get(column)
     for name in names:
         place = place.get(name) if isinstance(place, Mapping) else None
     if not isinstance(place, pa.DataType) or pa.types.is_boolean(place):

@@ -18,7 +18,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.protocol import envelope
 from lakehouse_source.spark.protocol.vocabulary import (
     Entry,
     Envelope,
@@ -30,6 +29,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
 from lakehouse_source.spark.session.catalog_request import Request
 from lakehouse_source.spark.source import FromExtension, Maker, PlakeDataSource
 from lakehouse_source.spark.tables import commands
+from tests.doors.envelopes import encode_request
 from tests.doors.frames import load
 
 pytestmark = pytest.mark.spark
@@ -159,7 +159,7 @@ def attacked(spark: SparkSession, door: Door, path: str, key: str, tmp_path: Pat
     mark = tmp_path / "ran"
     name = Envelope.NAME.upper() if key == Message.COMMAND else Envelope.NAME
     for body in (truncation(path), execution(path, mark)):
-        value = envelope.encode_request({key: body})
+        value = encode_request({key: body})
         with pytest.raises(PySparkException, match=REFUSED):
             door(spark, path, name, value)
         assert not mark.exists()
@@ -200,7 +200,7 @@ def test_every_option_of_the_extension_is_refused(
 def test_a_setting_of_the_catalog_gives_none(spark_catalog: SparkSession, dataset: str) -> None:
     session = spark_catalog.newSession()
     session.conf.set("spark.sql.catalog.odd", "io.plake.spark.PlakeCatalog")
-    asked = envelope.encode_request({Message.REQUEST: truncation(dataset)})
+    asked = encode_request({Message.REQUEST: truncation(dataset)})
     session.conf.set(f"spark.sql.catalog.odd.{Envelope.NAME}", asked)
     with pytest.raises(PySparkException, match=REFUSED):
         session.sql(f"SELECT * FROM odd.`{dataset}`").collect()
@@ -220,7 +220,7 @@ def test_a_seal_that_was_seen_serves_for_no_other_option(
     assert rows.count() == 3
     for seal in (*seals, "0" * 64, ""):
         for key in (Message.REQUEST, Message.COMMAND, Message.TASKS, Message.READS):
-            asked = envelope.encode_request({key: truncation(dataset)})
+            asked = encode_request({key: truncation(dataset)})
             options = {"path": dataset, Option.SEAL: seal, Envelope.NAME: asked}
             with pytest.raises(PySparkException, match=REFUSED):
                 spark.read.format("plake").options(**options).load()
@@ -243,11 +243,11 @@ def test_no_question_and_no_key_is_in_a_plan(spark_catalog: SparkSession, datase
 
 def made(told: dict[str, Any]) -> Any:
     """The data source that the extension makes."""
-    return FromExtension({Envelope.NAME: envelope.encode_request(told)})
+    return FromExtension({Envelope.NAME: encode_request(told)})
 
 
 def test_an_extension_of_another_release_is_refused() -> None:
-    text = envelope.encode_request({}).replace(f'"{Envelope.NUMBER}"', '"0"')
+    text = encode_request({}).replace(f'"{Envelope.NUMBER}"', '"0"')
     with pytest.raises(lake.InvalidOptionError, match=r"of another release.*planner_jar"):
         FromExtension({Envelope.NAME: text})
 

@@ -21,7 +21,6 @@ from lakehouse_source.spark import configure, enable, is_enabled, planner_jar, s
 from lakehouse_source.spark.planner import build
 from lakehouse_source.spark.planner.build import entries
 from lakehouse_source.spark.protocol import vocabulary
-from lakehouse_source.spark.protocol.envelope import encode_request
 from lakehouse_source.spark.protocol.vocabulary import (
     Envelope,
     Mark,
@@ -34,6 +33,7 @@ from lakehouse_source.spark.reading.pushdown import Pushdown, read_pushdown
 from lakehouse_source.spark.session import configure as session
 from lakehouse_source.spark.session import planner_status
 from lakehouse_source.spark.session.secrets import reveal
+from tests.doors.envelopes import encode_request
 
 from .conftest import unshared_session
 from .disassembly import disassembled

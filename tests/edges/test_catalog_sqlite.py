@@ -27,7 +27,6 @@ from lakehouse_source.catalog.backends.sqlite_checks import (
     digest_of,
     is_new_catalog,
 )
-from lakehouse_source.catalog.locate import resolve_url
 from lakehouse_source.catalog.sql.migrations import TABLES
 from lakehouse_source.catalog.sql.write_states import described
 from lakehouse_source.errors import (
@@ -471,9 +470,9 @@ def test_a_local_dataset_has_its_catalog_beside_it(
     with open_catalog(None, dataset_uri=uri) as catalog:
         assert not folder.exists()
         commit(catalog, uri=uri)
-        assert catalog.url == resolve_url(None, uri)
+        assert catalog.url == f"sqlite://{quote(str(folder))}/_plake/catalog.db"
     assert (folder / "_plake" / "catalog.db").exists()
-    with open_catalog(resolve_url(None, uri), create=False) as catalog, catalog.read() as reader:
+    with open_catalog(None, dataset_uri=uri, create=False) as catalog, catalog.read() as reader:
         assert reader.dataset(uri) is not None
 
 
@@ -498,8 +497,9 @@ def test_the_page_of_formats_has_the_states_of_a_write() -> None:
 def test_the_environment_names_a_catalog(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAKE_CATALOG", f"sqlite://{path}")
     monkeypatch.setenv("PLAKE_ELSEWHERE", f"sqlite://{path}2")
-    assert resolve_url(None, URI) == f"sqlite://{path}"
-    assert resolve_url("env:PLAKE_ELSEWHERE") == f"sqlite://{path}2"
+    for url, named in ((None, f"sqlite://{path}"), ("env:PLAKE_ELSEWHERE", f"sqlite://{path}2")):
+        with open_catalog(url, dataset_uri=URI) as catalog:
+            assert catalog.url == named
     monkeypatch.setenv("PLAKE_CATALOG", "env:PLAKE_ELSEWHERE")
     with open_catalog(None, dataset_uri=URI) as catalog:
         assert isinstance(catalog, SqliteCatalog)

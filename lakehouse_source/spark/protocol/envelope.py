@@ -13,11 +13,6 @@ from lakehouse_source.errors import InvalidOptionError, PlakeError
 from lakehouse_source.spark.protocol.vocabulary import Envelope, Failed, Failure
 
 
-def encode_request(body: Mapping[str, Any]) -> str:
-    """What the JVM asks, as it sends it."""
-    return _closed(Envelope.REQUEST, body)
-
-
 def decode_request(text: str) -> dict[str, Any]:
     """The request in an envelope.
 
@@ -39,7 +34,7 @@ def decode_request(text: str) -> dict[str, Any]:
 
 def encode_response(body: Mapping[str, Any]) -> str:
     """An answer for the JVM."""
-    return _closed(Envelope.RESPONSE, body)
+    return json.dumps({Envelope.PROTOCOL: Envelope.NUMBER, Envelope.RESPONSE: body})
 
 
 def encode_error(error: PlakeError, kind: str = Failure.OTHER) -> str:
@@ -56,7 +51,3 @@ def encode_error(error: PlakeError, kind: str = Failure.OTHER) -> str:
 def for_pickle(text: str) -> bytes:
     """An envelope for the state of an object that Spark pickles: the JVM finds it in the bytes."""
     return f"{Envelope.BEGIN}{len(text):012d}>{text}".encode("ascii")
-
-
-def _closed(kind: str, body: Mapping[str, Any]) -> str:
-    return json.dumps({Envelope.PROTOCOL: Envelope.NUMBER, kind: body})

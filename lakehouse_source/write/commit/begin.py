@@ -442,11 +442,8 @@ def _stage(
     # A repetition gets the result of the first commit, whatever was committed after it.
     if committed_before(reader, record, options) is None:
         check_may_commit(uri, record, options)
-    if current.schema is None:
-        schema, properties = _first_schema(record, incoming, options, uri)
-        schema = with_sequences(schema, write_id)
-    elif options.overwrite_schema:
-        schema, properties = _other_schema(record, current.schema, incoming, options, uri)
+    if current.schema is None or options.overwrite_schema:
+        schema, properties = _new_schema(record, current.schema, incoming, options, uri)
         schema = with_sequences(schema, write_id, current.schema)
     else:
         schema, properties = _next_schema(reader, record, current.schema, incoming, options, uri)
@@ -553,33 +550,26 @@ def _checked_base(
     return SeenVersion(given.version, write_id)
 
 
-def _first_schema(
-    record: DatasetRecord, incoming: pa.Schema, options: WriteOptions, uri: str
-) -> tuple[pa.Schema, DatasetProperties]:
-    """The schema and properties that the first write gives to a dataset."""
-    schema = checked_new(initial(incoming))
-    partition_by = check_partition_columns(schema, options.partition_by or ())
-    check_index_columns(schema, options.index_columns, None, partition_by, uri)
-    properties = first_properties(record.properties, schema, partition_by, options)
-    schema = with_paths_of(schema, properties)
-    return schema, first_properties(record.properties, schema, partition_by, options)
-
-
-def _other_schema(
+def _new_schema(
     record: DatasetRecord,
-    current: pa.Schema,
+    current: pa.Schema | None,
     incoming: pa.Schema,
     options: WriteOptions,
     uri: str,
 ) -> tuple[pa.Schema, DatasetProperties]:
-    """The schema and properties of a dataset after a write that replaces its schema."""
-    schema = initial(incoming, max(record.properties.last_field_id, max_id(current)) + 1)
-    schema = checked_new(schema if options.constraints is not None else carried(current, schema))
+    """The schema and properties after the first write, or after one that replaces the schema."""
+    if current is None:
+        schema, given = initial(incoming), first_properties
+    else:
+        schema = initial(incoming, max(record.properties.last_field_id, max_id(current)) + 1)
+        schema = schema if options.constraints is not None else carried(current, schema)
+        given = replaced_properties
+    schema = checked_new(schema)
     partition_by = check_partition_columns(schema, options.partition_by or ())
     check_index_columns(schema, options.index_columns, None, partition_by, uri)
-    properties = replaced_properties(record.properties, schema, partition_by, options)
+    properties = given(record.properties, schema, partition_by, options)
     schema = with_paths_of(schema, properties)
-    return schema, replaced_properties(record.properties, schema, partition_by, options)
+    return schema, given(record.properties, schema, partition_by, options)
 
 
 def _next_schema(
