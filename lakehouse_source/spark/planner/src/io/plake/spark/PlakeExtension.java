@@ -20,6 +20,7 @@ import io.plake.spark.format.StreamReads;
 import io.plake.spark.format.StreamWrites;
 import io.plake.spark.reader.ChooseReader;
 import io.plake.spark.reader.FileScanMetrics;
+import io.plake.spark.reader.SingleTask;
 import io.plake.spark.scan.ResponseRows;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.FileMetadata;
@@ -44,6 +45,7 @@ import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
@@ -75,7 +77,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   private static final Map<Feature, List<String>> CLASSES = Map.ofEntries(
       Map.entry(Feature.PUSHDOWN, List.of(
           "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
-          "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
+          "scan.IsolatedScan", "scan.KnownPlans", "scan.Pushdown", "scan.ConditionData", "scan.ScanStatistics",
           "scan.FileMetadata", "core.FrameTable", "core.HiddenColumns", "core.LineageNames", "core.PlacedFrame", "core.PlakeSource", "core.Refusal")),
       Map.entry(Feature.AGGREGATES, List.of(
           "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
@@ -108,7 +110,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
           "catalog.AnalyzeTables", "core.StreamErrors")),
       Map.entry(Feature.READER, List.of(
-          "reader.ChooseReader", "scan.ReaderResponse", "reader.PlakeFiles", "reader.PlakeParquet",
+          "reader.ChooseReader", "reader.SingleTask", "scan.ReaderResponse", "reader.PlakeFiles", "reader.PlakeParquet",
           "reader.FileBatches", "reader.MovedRows", "reader.DeletedRows")),
       Map.entry(Feature.METRICS, List.of(
           "scan.ScanMetric", "scan.ScanCounts", "reader.FileScanMetrics")));
@@ -179,20 +181,21 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       // Before decimals are made longs.
       extensions.injectPlannerStrategy(session -> new ChooseReader());
       extensions.injectPlannerStrategy(session -> new LongDecimals());
+      extensions.injectQueryStagePrepRule(session -> rule(Feature.READER, () -> new SingleTask()));
       extensions.injectColumnar(session -> new FileScanMetrics());
     }
     return BoxedUnit.UNIT;
   }
 
   /** A rule; one that does nothing where Spark lacks what it needs. */
-  private static Rule<LogicalPlan> rule(Feature part, Supplier<Rule<LogicalPlan>> made) {
+  private static <P extends TreeNode<?>> Rule<P> rule(Feature part, Supplier<Rule<P>> made) {
     try {
       return made.get();
     } catch (LinkageError e) {
       part.failed(e);
       return new Rule<>() {
         @Override
-        public LogicalPlan apply(LogicalPlan plan) {
+        public P apply(P plan) {
           return plan;
         }
       };
