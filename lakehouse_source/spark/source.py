@@ -102,13 +102,14 @@ class PlakeDataSource(DataSource):
             # Told when the frame is read: an error of a pickle would hide why.
             found, version, location, computed, primary_key = error, None, None, {}, ()
             partition_by = None
-        # The planner extension takes these from the envelope (`RowStatements.java`).
+        # The planner extension takes these from the envelope (`RowStatements.java` and others).
         told = {
             ScanResponse.VERSION: version,
             ScanResponse.LOCATION: location,
             ScanResponse.COMPUTED: computed,
             ScanResponse.PRIMARY_KEY: list(primary_key),
             ScanResponse.PARTITION_BY: partition_by,
+            ScanResponse.REPEATS: getattr(found, "repeats", False),
         }
         envelope = for_pickle(encode_response(told))
         return {"envelope": envelope, "options": self.options, "packed": pickle.dumps(found)}

@@ -114,6 +114,7 @@ class ScanResponse:
     COMPUTED = "computed"  # of the data source: {name: object}, as `Computed` tells
     PRIMARY_KEY = "primary_key"  # of the data source: names of columns
     PARTITION_BY = "partitioned_by"  # of the data source: names of columns, null if not known
+    REPEATS = "repeats"  # of the data source: the same request has the same answer at any time
 
 
 class Count:

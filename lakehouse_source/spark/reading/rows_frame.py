@@ -55,6 +55,15 @@ class RowsFrame:
         return None if self.request.metadata_table else self.request.address.uri
 
     @property
+    def repeats(self) -> bool:
+        """Whether a scan is planned the same way at any time: its version never changes.
+
+        Rows of a metadata table may change with the catalog, and a condition of the frame may have
+        `current_date()`.
+        """
+        return self.request.metadata_table is None and self.request.where is None
+
+    @property
     def computed(self) -> dict[str, Any]:
         """How columns are computed, in the process that resolved the version."""
         found = {} if self._snapshot is None else computed_columns(self._snapshot.schema)

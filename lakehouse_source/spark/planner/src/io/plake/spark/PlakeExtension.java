@@ -17,6 +17,7 @@ import io.plake.spark.format.RepinViews;
 import io.plake.spark.format.StreamRules;
 import io.plake.spark.reader.ChooseReader;
 import io.plake.spark.reader.FileScanMetrics;
+import io.plake.spark.reader.SingleTask;
 import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.FileMetadata;
 import io.plake.spark.scan.IsolateScans;
@@ -42,6 +43,7 @@ import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractFunction2;
@@ -72,9 +74,9 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
   private static final Map<Feature, List<String>> CLASSES = Map.ofEntries(
       Map.entry(Feature.PUSHDOWN, List.of(
           "scan.IsolateScans", "scan.IsolatedScanBuilder", "scan.IsolatedSource",
-          "scan.IsolatedScan", "scan.Pushdown", "scan.ConditionData", "scan.FileMetadata",
-          "core.FrameTable", "core.HiddenColumns", "core.LineageNames", "core.PlacedFrame",
-          "core.PlakeSource", "core.Refusal")),
+          "scan.IsolatedScan", "scan.KnownPlans", "scan.Pushdown", "scan.ConditionData",
+          "scan.FileMetadata", "core.FrameTable", "core.HiddenColumns", "core.LineageNames",
+          "core.PlacedFrame", "core.PlakeSource", "core.Refusal")),
       Map.entry(Feature.AGGREGATES, List.of(
           "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
       Map.entry(Feature.FUNCTIONS, List.of("scan.ExpressionData")),
@@ -104,8 +106,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "format.PlakeProvider", "format.FormatWrites", "core.WriteCommands",
           "catalog.TableStatements", "core.StreamErrors")),
       Map.entry(Feature.READER, List.of(
-          "reader.ChooseReader", "scan.ReaderResponse", "reader.PlakeFiles",
-          "reader.PlakeParquet", "reader.FileBatches", "reader.DeletedRows")),
+          "reader.ChooseReader", "reader.SingleTask", "scan.ReaderResponse",
+          "reader.PlakeFiles", "reader.PlakeParquet", "reader.FileBatches", "reader.DeletedRows")),
       Map.entry(Feature.METRICS, List.of(
           "scan.ScanMetric", "scan.ScanCounts", "reader.FileScanMetrics")));
 
@@ -169,6 +171,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       // Before decimals are made longs.
       extensions.injectPlannerStrategy(session -> new ChooseReader());
       extensions.injectPlannerStrategy(session -> new LongDecimals());
+      extensions.injectQueryStagePrepRule(
+          session -> rule(Feature.READER, any -> new SingleTask(), session));
       extensions.injectColumnar(session -> new FileScanMetrics());
     }
     return BoxedUnit.UNIT;
@@ -179,15 +183,15 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       extends BiConsumer<Feature, Function<SparkSession, Rule<LogicalPlan>>> {}
 
   /** A rule; one that does nothing where Spark lacks what it needs. */
-  private static Rule<LogicalPlan> rule(
-      Feature part, Function<SparkSession, Rule<LogicalPlan>> made, SparkSession session) {
+  private static <P extends TreeNode<?>> Rule<P> rule(
+      Feature part, Function<SparkSession, Rule<P>> made, SparkSession session) {
     try {
       return made.apply(session);
     } catch (LinkageError e) {
       part.failed(e);
       return new Rule<>() {
         @Override
-        public LogicalPlan apply(LogicalPlan plan) {
+        public P apply(P plan) {
           return plan;
         }
       };

@@ -115,6 +115,7 @@ public final class ChooseReader extends SparkStrategy {
       return null;
     }
     var response = scan.response();
+    scan.source().choose();
     if (response == null || !response.isSpark()) {
       return null;
     }

@@ -56,6 +56,7 @@ public final class PlakeFiles implements FileIndex {
   private final List<Map<String, Object>> known = new ArrayList<>();
   private final long bytes;
   private final ScanCounts counts;
+  private final boolean isSmall;
   private final List<java.util.Map<String, SQLMetric>> metrics = new CopyOnWriteArrayList<>();
 
   /**
@@ -79,6 +80,7 @@ public final class PlakeFiles implements FileIndex {
     }
     this.bytes = total;
     this.counts = response.counts;
+    this.isSmall = response.isSmall();
     for (Object texts : response.list(Vocabulary.Files.VALUES)) {
       Object[] cells = new Object[partitioned.length()];
       for (int i = 0; i < cells.length; i++) {
@@ -104,6 +106,11 @@ public final class PlakeFiles implements FileIndex {
             layout, rows, path, (String) identity.get(2), files.get(i).getLen(),
             ((Number) identity.get(0)).longValue(), ((Number) identity.get(1)).longValue());
     return new Map.Map1<>(FileBatches.KNOWN, known);
+  }
+
+  /** Whether one task reads the files faster than several tasks and a shuffle. */
+  boolean isSmall() {
+    return isSmall;
   }
 
   /** The relation of these files. {@code explain()} shows the note as the name of the scan. */

@@ -35,9 +35,12 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   private final String reader;
   private ReaderResponse response;
   private boolean hasKeys;
+  private boolean isChosen;
   private volatile boolean keptForKeys;
   private IsolatedSource longs;
   private PythonDataSourceReadInfo planned;
+  private KnownPlans.Key known;
+  private boolean isRemembered;
 
   IsolatedSource(
       PythonDataSourceV2 frame, StructType full, CaseInsensitiveStringMap options,
@@ -87,11 +90,27 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   }
 
   /**
+   * Makes a physical plan of the scan. From 4.3 on Spark asks once more then by which columns keys
+   * may come, of scans too that no join is about.
+   */
+  public void choose() {
+    asPlanned().markChosen();
+  }
+
+  private synchronized void markChosen() {
+    isChosen = true;
+  }
+
+  /**
    * The columns of which keys of a join are likely to leave out much of the scan, if they come
-   * while the query runs; null where any may be.
+   * while the query runs; null where any may be, or where it is too late for a join to ask.
    */
   Set<String> keyColumns() {
-    return asPlanned().responseFor(true).keyColumns();
+    return asPlanned().keyColumnsInTime();
+  }
+
+  private synchronized Set<String> keyColumnsInTime() {
+    return isChosen && !hasKeys ? null : responseFor(true).keyColumns();
   }
 
   private synchronized ReaderResponse responseFor(boolean joined) {
@@ -99,7 +118,12 @@ public final class IsolatedSource extends PythonDataSourceV2 {
       IsolatedSource asking =
           new IsolatedSource(frame, full, options, pushdown.withRequest(reader, joined));
       PythonDataSourceReadInfo info = asking.readInfo();
-      response = ReaderResponse.of(info.partitions(), pushdown.columns, full);
+      ReaderResponse found = ReaderResponse.of(info.partitions(), pushdown.columns, full);
+      if (asking.isRemembered && !found.areFilesThere()) { // Python tells what is wrong
+        info = asking.askedAgain();
+        found = ReaderResponse.of(info.partitions(), pushdown.columns, full);
+      }
+      response = found;
       hasKeys = joined;
       planned = response.isSpark() ? null : info;
     }
@@ -159,8 +183,26 @@ public final class IsolatedSource extends PythonDataSourceV2 {
   @Override
   public synchronized PythonDataSourceReadInfo getOrCreateReadInfo(
       String shortName, CaseInsensitiveStringMap options, StructType marked, boolean streaming) {
-    return planned != null
-        ? planned : super.getOrCreateReadInfo(shortName, options, marked, streaming);
+    if (planned == null) {
+      known = streaming ? null : KnownPlans.key(
+          getOrCreateDataSourceInPython(shortName, options, new Some<>(full)).dataSource(), marked);
+      planned = known == null ? null : KnownPlans.get(known);
+      isRemembered = planned != null;
+    }
+    if (planned == null) {
+      planned = super.getOrCreateReadInfo(shortName, options, marked, streaming);
+      if (known != null) {
+        KnownPlans.put(known, planned);
+      }
+    }
+    return planned;
+  }
+
+  /** A new plan in the place of one that was remembered. */
+  private synchronized PythonDataSourceReadInfo askedAgain() {
+    KnownPlans.remove(known);
+    planned = null;
+    return readInfo();
   }
 
   /** Tells whether both read the same rows and columns, so that one may stand for the other. */

@@ -2,6 +2,13 @@ package io.plake.spark.scan;
 
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.Vocabulary;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
@@ -27,12 +34,18 @@ public final class ReaderResponse {
   /** Why this reader was chosen; null where that was not asked. */
   public final String note;
 
+  /** The most values and bytes of a scan that is small. One task decodes a million in 25 ms. */
+  private static final long FEW_VALUES = 1_000_000;
+  private static final long FEW_BYTES = 16L << 20;
+
   private final Set<String> keys;
   private final Map<?, ?> files;
+  private final int width;
 
   private ReaderResponse(
       ScanStatistics statistics, ScanCounts counts, String note, List<?> keys,
-      Map<?, ?> files) {
+      Map<?, ?> files, int width) {
+    this.width = width;
     this.counts = counts;
     this.statistics = statistics;
     this.note = note;
@@ -46,7 +59,8 @@ public final class ReaderResponse {
     Map<?, ?> body = partitions.isEmpty() ? null : Envelope.responseIn(partitions.head());
     if (body == null) {
       return new ReaderResponse(
-          ScanStatistics.of(0, 0, columns, full), new ScanCounts(null), null, null, null);
+          ScanStatistics.of(0, 0, columns, full), new ScanCounts(null), null, null, null,
+          columns.length());
     }
     return new ReaderResponse(
         ScanStatistics.of(
@@ -55,7 +69,7 @@ public final class ReaderResponse {
         new ScanCounts((Map<?, ?>) body.get(Vocabulary.ScanResponse.COUNTS)),
         (String) body.get(Vocabulary.ScanResponse.NOTE),
         (List<?>) body.get(Vocabulary.ScanResponse.KEY_COLUMNS),
-        body.containsKey(Vocabulary.Files.PATHS) ? body : null);
+        body.containsKey(Vocabulary.Files.PATHS) ? body : null, columns.length());
   }
 
   /** Columns by which keys of a join may prune the scan; null where any may, or was not asked. */
@@ -65,6 +79,12 @@ public final class ReaderResponse {
 
   public boolean isSpark() {
     return files != null;
+  }
+
+  /** Whether the scan decodes so little that one task does it faster than a shuffle would start. */
+  public boolean isSmall() {
+    return statistics.numRows().orElse(Long.MAX_VALUE) <= FEW_VALUES / Math.max(1, width)
+        && statistics.sizeInBytes().orElse(Long.MAX_VALUE) <= FEW_BYTES;
   }
 
   /** The dataset's folder, as Hadoop names it. */
@@ -81,6 +101,44 @@ public final class ReaderResponse {
       }
     }
     return root() + "/" + path;
+  }
+
+  /** Whether the files are as Python found them when it planned: no link, and of the same size. */
+  boolean areFilesThere() {
+    if (files == null) {
+      return true; // Python looks at each file when it reads it
+    }
+    List<?> paths = list(Vocabulary.Files.PATHS);
+    List<?> sizes = list(Vocabulary.Files.SIZES);
+    Set<Path> folders = new HashSet<>();
+    try {
+      for (int i = 0; i < paths.size(); i++) {
+        Path path = Path.of(file((String) paths.get(i)).substring("file:".length()));
+        BasicFileAttributes found =
+            Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+        if (!found.isRegularFile() || found.size() != ((Number) sizes.get(i)).longValue()
+            || folders.add(path.getParent()) && !isInside(path.getParent())) {
+          return false;
+        }
+      }
+      return true;
+    } catch (IOException | InvalidPathException e) {
+      return false;
+    }
+  }
+
+  /** Whether a folder is in that of the dataset, or of one that it was cloned from. */
+  private boolean isInside(Path folder) throws IOException {
+    Path real = folder.toRealPath();
+    if (real.startsWith(Path.of(root().substring("file:".length())).toRealPath())) {
+      return true;
+    }
+    for (Object origin : ((Map<?, ?>) files.get(Vocabulary.Files.ORIGINS)).values()) {
+      if (real.startsWith(Path.of((String) origin).toRealPath())) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** The columns that tell where a row is stored, with plake's names for them. */
