@@ -22,7 +22,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.pruning import bounds
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import begin as reservations
+from lakehouse_source.write.commit import reservations
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit, commit_all
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
