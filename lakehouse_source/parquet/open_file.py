@@ -373,7 +373,7 @@ class StoredColumns:
         if other is not None:
             raise CorruptDatasetError(
                 path=self._storage.display(self._task.path),
-                reason=f"its footer says {other} for column {written.name!r}, not {written.type}",
+                reason=f"its column {written.name!r} has type {other}, not {written.type}",
             )
 
     def _check_lacks(self, file: OpenFile, lacking: Sequence[pa.Field]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse_source.catalog.sql.statements import Row
 
@@ -35,6 +34,8 @@ def unpack(columns: Columns, row: Row) -> list[pa.Array] | None:
 
     None: a value was not of its column's type, was NULL, or had the separator in it.
     """
+    import pyarrow.compute as pc  # 10 ms, which most commands do not need
+
     count, *packed = row
     found = []
     for (_, type_), values in zip(columns, packed):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakehouse_source.catalog.sql import records
 from lakehouse_source.catalog.sql import search as searching
@@ -86,6 +85,8 @@ class SweepReader:
         A page has files that follow those of the page before by version and id; within a page
         they have any order.
         """
+        import pyarrow.compute as pc
+
         version, begun, last = within_int64(version), -1, -1
         while True:
             page = self._files_page(_REST, (dataset_id, begun, last, version, PAGE))
@@ -108,6 +109,8 @@ class SweepReader:
         self, dataset_id: int, version: int, ids: pa.Array
     ) -> Iterator[tuple[str, str | None, pa.Array]]:
         """Key, value and files of each partition value of some live files, and of other files."""
+        import pyarrow.compute as pc
+
         version, first, last = within_int64(version), pc.min(ids).as_py(), pc.max(ids).as_py()
         statement = _ALL_PARTITIONS
         values: tuple[int, ...] = (first, last)

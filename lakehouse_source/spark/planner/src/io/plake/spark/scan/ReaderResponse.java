@@ -108,23 +108,33 @@ public final class ReaderResponse {
     if (files == null) {
       return true; // Python looks at each file when it reads it
     }
-    List<?> paths = list(Vocabulary.Files.PATHS);
-    List<?> sizes = list(Vocabulary.Files.SIZES);
     Set<Path> folders = new HashSet<>();
     try {
-      for (int i = 0; i < paths.size(); i++) {
-        Path path = Path.of(file((String) paths.get(i)).substring("file:".length()));
-        BasicFileAttributes found =
-            Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
-        if (!found.isRegularFile() || found.size() != ((Number) sizes.get(i)).longValue()
-            || folders.add(path.getParent()) && !isInside(path.getParent())) {
+      for (int i = 0; i < list(Vocabulary.Files.PATHS).size(); i++) {
+        long size = ((Number) list(Vocabulary.Files.SIZES).get(i)).longValue();
+        if (size != sizeOf((String) list(Vocabulary.Files.PATHS).get(i), folders)) {
           return false;
+        }
+        var deleted = (List<?>) list(Vocabulary.Files.DELETED).get(i);
+        if (deleted != null && deleted.get(5) == null) { // the vector has no copy here
+          long end = ((Number) deleted.get(3)).longValue() + ((Number) deleted.get(4)).longValue();
+          if (end > sizeOf((String) deleted.get(2), folders)) {
+            return false;
+          }
         }
       }
       return true;
     } catch (IOException | InvalidPathException e) {
       return false;
     }
+  }
+
+  /** The size of a file; -1 for a link, or a file outside. Folders are looked at once. */
+  private long sizeOf(String file, Set<Path> folders) throws IOException {
+    Path path = Path.of(file(file).substring("file:".length()));
+    var found = Files.readAttributes(path, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+    boolean isOwn = !folders.add(path.getParent()) || isInside(path.getParent());
+    return found.isRegularFile() && isOwn ? found.size() : -1;
   }
 
   /** Whether a folder is in that of the dataset, or of one that it was cloned from. */
