@@ -209,6 +209,7 @@ def health(scale: Scale, rounds: int) -> Iterator[Result]:
     for files in scale.planning[-2:]:
         catalog, uri = planning_rivals.catalog_path(files), planning_rivals.dataset_path(files)
         if not catalog.exists():
+            shutil.rmtree(uri, ignore_errors=True)  # of a catalog of the family `planning`
             planning_rivals.fill([(f"sqlite:///{catalog}", uri)], files)
         found = [_in_a_process("health", uri, f"sqlite:///{catalog}") for _ in range(rounds)]
         times, memory = zip(*found)

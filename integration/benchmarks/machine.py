@@ -40,9 +40,10 @@ def now() -> str:
 
 
 def load() -> str:
-    """The one-minute load, and what a high one means."""
+    """The one-minute load, and what a high one means: others, or the family before."""
     found = os.getloadavg()[0]
-    busy = " (others were at work: ratios may hold, times do not)" if found > BUSY else ""
+    busy = " (the family before, or others: then ratios may hold, times do not)"
+    busy = busy if found > BUSY else ""
     return f"{found:.1f}{busy}"
 
 

@@ -104,7 +104,8 @@ def ask(
 ) -> tuple[int, bytes, str]:
     """Status, body and ETag of an answer."""
     body = None if document is None else json.dumps(document).encode()
-    connection.request(method, path, body, headers or {})
+    kind = {} if body is None else {"Content-Type": "application/json"}
+    connection.request(method, path, body, kind | (headers or {}))
     answer = connection.getresponse()
     return answer.status, answer.read(), answer.getheader("etag") or ""
 
