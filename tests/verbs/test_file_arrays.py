@@ -133,6 +133,7 @@ def test_packed_columns_that_are_not_what_they_should_be() -> None:
     assert unpack(columns, (2, "1", b"x" + SEPARATOR)) is None  # a NULL is left out
     assert unpack(columns, (2, "1,1.5", b"x" + SEPARATOR)) is None
     assert unpack(columns, (2, "1,2", b"x" + 2 * SEPARATOR)) is None
+    assert unpack(columns, (None, "1,2", b"x" + SEPARATOR)) is None
     empty = unpack(columns, (0, None, None))
     assert empty is not None
     assert [len(one) for one in empty] == [0, 0]
@@ -164,3 +165,16 @@ def test_depth_of_keys_of_one_length_is_that_of_their_ranks(size: int, prefix: b
         assert (depth.average, depth.most) == (sum(ends) / len(ends), max(ends))
         apart = depth_of_ranges(lower[5:], upper[5:], None if own is None else pa.array(own[5:]))
         assert apart.files == 55
+
+
+def test_a_value_with_the_separator_does_not_stand_for_one_that_is_null(
+    catalog: lake.Catalog,
+) -> None:
+    """Two values that are handed out as one text: one is left out, the other is divided."""
+    whole = b"x" + SEPARATOR + b"y"
+    spelling = {"sqlite": "X'{}'", "postgresql": "decode('{}', 'hex')", "duckdb": "unhex('{}')"}
+    value = spelling[catalog.url.partition(":")[0]].format(whole.hex())
+    with catalog.read() as session:
+        rest = f"FROM (SELECT {value} AS b UNION ALL SELECT NULL AS b) AS two"
+        (found,) = session._session.columns([("b", pa.binary())], rest, ())
+    assert {*found.to_pylist()} == {None, whole}

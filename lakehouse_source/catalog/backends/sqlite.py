@@ -33,7 +33,7 @@ from lakehouse_source.catalog.backends.sqlite_checks import (
     without_spaces,
 )
 from lakehouse_source.catalog.sql import migrations
-from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, unpack
+from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, count_of, unpack
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.statements import Row, Session
 from lakehouse_source.errors import (
@@ -434,7 +434,7 @@ def _packed(columns: Columns) -> tuple[str, list[bytes]]:
 
     To SQLite each number is below each text, and each text below all bytes.
     """
-    names, strange, separators = ["count(*)"], [], []
+    names, strange, separators = [count_of(columns)], [], []
     for name, type_ in columns:
         if pa.types.is_binary(type_):
             names.append(f"CAST(group_concat({name}, ?) AS BLOB)")

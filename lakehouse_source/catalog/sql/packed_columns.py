@@ -29,14 +29,25 @@ def of_rows(columns: Columns, rows: Sequence[Row]) -> list[pa.Array]:
     ]
 
 
+def count_of(columns: Columns) -> str:
+    """The number of rows, in SQL; NULL where bytes are NULL.
+
+    A value with the separator in it would stand for another one that is NULL and left out.
+    """
+    whole = [f"count({name}) = count(*)" for name, type_ in columns if pa.types.is_binary(type_)]
+    return f"CASE WHEN {' AND '.join(whole)} THEN count(*) END" if whole else "count(*)"
+
+
 def unpack(columns: Columns, row: Row) -> list[pa.Array] | None:
-    """The columns of a row that begins with the number of values, and has those of each column.
+    """The columns of a row that begins with `count_of` them, and has the values of each column.
 
     None: a value was not of its column's type, was NULL, or had the separator in it.
     """
     import pyarrow.compute as pc  # 10 ms, which most commands do not need
 
     count, *packed = row
+    if count is None:
+        return None
     found = []
     for (_, type_), values in zip(columns, packed):
         if not count:

@@ -264,9 +264,8 @@ def _begin_reserved(
             address.share(catalog, reader, current.dataset)
             staged = _stage(reader, current, address, incoming, options, write_id, base)
         if _identities(staged):
-            reservations.give_back(
-                catalog, address.key, write_id, ahead
-            )  # the numbers need a transaction
+            # The numbers need a transaction.
+            reservations.give_back(catalog, address.key, write_id, ahead)
             return None
         return staged
     except PlakeError as error:

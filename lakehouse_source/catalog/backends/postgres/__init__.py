@@ -32,7 +32,7 @@ from lakehouse_source.catalog.backends.postgres_connections import (
 )
 from lakehouse_source.catalog.base import CatalogReader
 from lakehouse_source.catalog.sql import migrations
-from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, unpack
+from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, count_of, unpack
 from lakehouse_source.catalog.sql.statements import (
     IN_SPAN,
     LEVELS,
@@ -449,7 +449,7 @@ class _PostgresSession(OpenSession[Connection]):
 
 def _packed(columns: Columns) -> tuple[str, list[bytes]]:
     """A statement for `unpack`, up to its FROM, and its values."""
-    names, separators = ["count(*)"], []
+    names, separators = [count_of(columns)], []
     for name, type_ in columns:
         if pa.types.is_binary(type_):
             names.append(f"string_agg({name}, CAST(? AS BYTEA))")
