@@ -189,7 +189,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "cli/sql_conditions.py",
+        "cli/rows.py",
         CLI_SQL,
         (
             "rows of a positional join are left out",
@@ -773,7 +773,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "write/commit/repeated_keys.py",
+        "write/commit/stored_rows.py",
         ("verbs/test_keys.py",),
         (
             "equal keys of two sorted portions are missed",
@@ -817,7 +817,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "catalog/sql/packed_columns.py",
+        "catalog/backends/pooled.py",
         ("verbs/test_file_arrays.py",),
         (
             "a key that holds the separator becomes two",
@@ -2142,8 +2142,8 @@ MUTANTS = [
         ),
         (
             "layout: a name may mean another column by now",
-            "if not schema.equals(base.schema, check_metadata=True):",
-            "if False:",
+            "these names mean.\n        if not schema.equals(base.schema, check_metadata=True):",
+            "these names mean.\n        if False:",
         ),
     ),
     *_in(

@@ -17,10 +17,14 @@ from lakehouse_source.model import ChangeResult, WriteResult
 from lakehouse_source.read.scan import Predicates
 from lakehouse_source.write.add_files import add_files
 from lakehouse_source.write.found_files import Paths
-from lakehouse_source.write.metadata.constraints import add_constraint, drop_constraint
 from lakehouse_source.write.metadata.restore import restore
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
-from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
+from lakehouse_source.write.metadata.set_properties import (
+    add_constraint,
+    drop_constraint,
+    set_properties,
+    set_table_properties,
+)
 from lakehouse_source.write.rows import write_options
 from lakehouse_source.write.statements.assignments import checked_columns, equal_columns
 from lakehouse_source.write.statements.delete_and_update import delete_rows, update_rows

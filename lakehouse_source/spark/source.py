@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from lakehouse_source.errors import InvalidOptionError, PlakeError
-from lakehouse_source.spark.protocol.envelope import decode_request, encode_response, for_pickle
+from lakehouse_source.spark.protocol.messages import decode_request, encode_response, for_pickle
 from lakehouse_source.spark.protocol.vocabulary import (
     Entry,
     Envelope,
@@ -214,10 +214,10 @@ def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:
             body = {**own[key], Message.TRANSACTION: own.get(Message.TRANSACTION)}
             return ResponseFrame(body, options, may_change=key == Message.COMMAND)
     if reads_changes(options):
-        from lakehouse_source.spark.reading.changes_frame import ChangesFrame
+        from lakehouse_source.spark.reading.frames import ChangesFrame
 
         return ChangesFrame(options)
-    from lakehouse_source.spark.reading.rows_frame import RowsFrame
+    from lakehouse_source.spark.reading.frames import RowsFrame
 
     return RowsFrame(options)
 

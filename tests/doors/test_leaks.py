@@ -172,7 +172,6 @@ def test_a_token_does_not_tell_a_guessed_password(
 
 SESSION = """
     from lakehouse_source.spark.session import secrets
-    from lakehouse_source.spark.session import session_folder
     tempfile.tempdir, url = sys.argv[1:]
     print(secrets.conceal(url), flush=True)
     if os.fork() == 0:  # the end of a child ends no session

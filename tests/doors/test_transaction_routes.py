@@ -8,7 +8,7 @@ import pytest
 import uuid6
 
 import lakehouse_source as lake
-from lakehouse_source.spark.session.session_folder import session_folder
+from lakehouse_source.spark.session.secrets import session_folder
 from lakehouse_source.spark.session.transaction import begin, end, routed
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import lakehouse_source as lake
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
-from lakehouse_source.spark.protocol.typed_json import ErrorMessage, from_json, to_json
+from lakehouse_source.spark.protocol.messages import ErrorMessage, from_json, to_json
 
 TEXTS = st.text() | st.just("\ud800 lone surrogate") | st.just("nul \0")
 FLOATS = st.floats() | st.just(-0.0) | st.just(math.nan) | st.just(5e-324)

@@ -22,7 +22,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.writer import write_files
 from lakehouse_source.pruning import bounds
 from lakehouse_source.read.address import Address
-from lakehouse_source.write.commit import reservations
+from lakehouse_source.write.commit import prerecord
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import abort, commit, commit_all
 from lakehouse_source.write.commit.options import StagedWrite, WriteOptions
@@ -511,12 +511,12 @@ class TestStreamsOfSmallCommits:
             lake.write_dataset(numbers(1), uri, catalog=catalog)
         reserved = begun[-1]
         if why == "late":
-            monkeypatch.setattr(reservations, "RESERVED_SECONDS", -1.0)
+            monkeypatch.setattr(prerecord, "RESERVED_SECONDS", -1.0)
         elif why == "given up":
             with catalog.write() as tx:
                 assert tx.fence_write(reserved)
         else:
-            monkeypatch.setattr(reservations, "_process", -1)
+            monkeypatch.setattr(prerecord, "_process", -1)
         lake.write_dataset(numbers(2), uri, catalog=catalog)
         last = lake.open_dataset(uri, catalog=catalog).history()[0]
         assert (last.version, last.write_id != reserved) == (13, True)
@@ -580,8 +580,8 @@ class TestBeginsOfStatements:
     @pytest.fixture(autouse=True)
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However long a step takes here, the statements follow one another closely."""
-        monkeypatch.setattr(reservations, "STREAM_SECONDS", 60.0)
-        monkeypatch.setattr(reservations, "RESERVED_SECONDS", 60.0)
+        monkeypatch.setattr(prerecord, "STREAM_SECONDS", 60.0)
+        monkeypatch.setattr(prerecord, "RESERVED_SECONDS", 60.0)
 
     def test_one_of_nine_registers(self, catalog: lake.Catalog, uri: str) -> None:
         lake.write_dataset(numbers(-1), uri, catalog=catalog)
@@ -601,7 +601,7 @@ class TestBeginsOfStatements:
     def test_statements_that_are_far_apart_register_themselves_only(
         self, catalog: lake.Catalog, uri: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reservations, "STREAM_SECONDS", 0.0)
+        monkeypatch.setattr(prerecord, "STREAM_SECONDS", 0.0)
         lake.write_dataset(numbers(-1), uri, catalog=catalog)
         for n in range(6):
             assert self.start(catalog, uri, n)[2]
@@ -631,7 +631,7 @@ class TestBeginsOfStatements:
         ahead = self.pending(catalog) - begun
         assert len(ahead) == 8
         if why == "late":
-            monkeypatch.setattr(reservations, "RESERVED_SECONDS", -1.0)
+            monkeypatch.setattr(prerecord, "RESERVED_SECONDS", -1.0)
         elif why == "given up":
             with catalog.write() as tx:
                 assert all(tx.fence_write(one) for one in ahead)
@@ -640,7 +640,7 @@ class TestBeginsOfStatements:
                 for one in ahead:
                     tx.finish_pending(one)
         else:
-            monkeypatch.setattr(reservations, "_process", -1)
+            monkeypatch.setattr(prerecord, "_process", -1)
         staged, table, changed = self.start(catalog, uri, 9)
         assert changed
         assert staged.write_id not in ahead

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import lakehouse_source as lake
+from lakehouse_source.catalog.backends.pooled import SEPARATOR, unpack
 from lakehouse_source.catalog.sql import reader
-from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, unpack
 from lakehouse_source.errors import CorruptDatasetError
 from lakehouse_source.layout import depth_of_ranges
 from lakehouse_source.read.file_arrays import live_files, ranges

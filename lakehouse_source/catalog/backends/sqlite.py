@@ -20,7 +20,13 @@ import pyarrow as pa
 
 from lakehouse_source.catalog.backends.file_catalog import FileCatalog, Stamp
 from lakehouse_source.catalog.backends.pool import Pool, PooledConnection, forks
-from lakehouse_source.catalog.backends.pooled import OpenSession
+from lakehouse_source.catalog.backends.pooled import (
+    SEPARATOR,
+    Columns,
+    OpenSession,
+    count_of,
+    unpack,
+)
 from lakehouse_source.catalog.backends.sqlite_checks import (
     SQLITE,
     check_types,
@@ -33,7 +39,6 @@ from lakehouse_source.catalog.backends.sqlite_checks import (
     without_spaces,
 )
 from lakehouse_source.catalog.sql import migrations
-from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, count_of, unpack
 from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.catalog.sql.statements import Row, Session
 from lakehouse_source.errors import (

@@ -42,7 +42,7 @@ from lakehouse_source.language.nodes import (
 from lakehouse_source.language.nodes import Node as Tree
 from lakehouse_source.language.types import INTEGERS, NAMED, is_decimal, is_moment, spark_type
 from lakehouse_source.schema.fields import children, find_field, is_nested
-from lakehouse_source.spark.protocol.envelope import decode_request
+from lakehouse_source.spark.protocol.messages import decode_request
 from lakehouse_source.spark.protocol.vocabulary import Envelope, Key, Mark, Node
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from lakehouse_source.parquet.read_write_specs import ReadSpec
 from lakehouse_source.parquet.reader import read_task
 from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import children, is_nested
-from lakehouse_source.spark.protocol.envelope import encode_response, for_pickle
+from lakehouse_source.spark.protocol.messages import encode_response, for_pickle
 from lakehouse_source.spark.protocol.vocabulary import Count
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.types import batch_schema

@@ -31,7 +31,7 @@ from lakehouse_source.spark.session.planner_status import (
     java_field,
     status,
 )
-from lakehouse_source.spark.session.session_folder import remove_at_exit
+from lakehouse_source.spark.session.secrets import remove_at_exit
 
 # --- Makes Spark run the Python that runs now, unless the user names another.
 #

@@ -29,8 +29,13 @@ from lakehouse_source.errors import (
 from lakehouse_source.read.address import Address
 from lakehouse_source.read.snapshot import version_number
 from lakehouse_source.spark.session.options import TAKES
-from lakehouse_source.spark.session.secrets import catalog_of_query, check_no_secrets
-from lakehouse_source.spark.session.session_folder import NotPrivateError, keep, session_folder
+from lakehouse_source.spark.session.secrets import (
+    NotPrivateError,
+    catalog_of_query,
+    check_no_secrets,
+    keep,
+    session_folder,
+)
 from lakehouse_source.storage import branch_of_transaction, split_branch, with_branch
 from lakehouse_source.write.metadata.refs import (
     branches,

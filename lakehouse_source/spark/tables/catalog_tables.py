@@ -1,4 +1,7 @@
-"""Door. What Spark's catalog asks to create, rename and drop tables."""
+"""Door. What Spark's catalog asks to create, rename and drop tables.
+
+The partitions of a table, as `SHOW PARTITIONS` shows them.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from lakehouse_source.generated import defaults_of
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.schema.defaults import declared, with_write_default
 from lakehouse_source.schema.fields import without_metadata
+from lakehouse_source.schema.partitions import partition_ordinal
+from lakehouse_source.schema.types import card
 from lakehouse_source.spark.protocol.vocabulary import (
     Computed,
     RequestKey,
@@ -38,19 +43,49 @@ from lakehouse_source.spark.session.catalog_request import (
     qualified,
 )
 from lakehouse_source.spark.session.options import SETTINGS, Options, with_settings
-from lakehouse_source.spark.tables.table_properties import (
+from lakehouse_source.spark.tables.alter_table import (
     LOCATION,
     RESERVED,
     check_provider,
     divided,
 )
-from lakehouse_source.spark.types import arrow_schema
+from lakehouse_source.spark.types import arrow_schema, as_text
 from lakehouse_source.spark.writing.begin_write import commit_options, with_table
 from lakehouse_source.write.commit.begin import begin
 from lakehouse_source.write.commit.commit import commit
 from lakehouse_source.write.commit.conflicts import Isolation, isolation_of
 from lakehouse_source.write.commit.evolution import has_no_file
 from lakehouse_source.write.commit.options import WriteOptions, layout_of
+
+
+def list_partitions(request: Request) -> dict[str, Any]:
+    """The values of the partition columns of all files of a version, each combination once.
+
+    Raises:
+        InvalidOptionError: Spark has no exact values for a column.
+    """
+    address = place_of(request).address()
+    with address.open() as catalog, catalog.read() as reader:
+        snapshot = address.snapshot(catalog, reader, int(request.body[RequestKey.VERSION]))
+        texts = snapshot.partition_texts()
+        files = reader.files(snapshot.dataset.id, snapshot.version)
+        found = dict.fromkeys(tuple(texts(file)) for file in files)
+    types = [snapshot.schema.field(name).type for name in snapshot.partition_by]
+    for name, type_ in zip(snapshot.partition_by, types):
+        if not card(type_).text:
+            raise InvalidOptionError(
+                option="SHOW PARTITIONS",
+                value=name,
+                reason=f"cannot show values of type {type_}: query the table {request.shown}"
+                ".partitions.",
+            )
+    return {
+        ResponseKey.ROWS: [
+            [as_text(partition_ordinal(text, type_), type_) for text, type_ in zip(values, types)]
+            for values in found
+        ]
+    }
+
 
 _OPTION = "option."
 

@@ -40,7 +40,7 @@ from lakehouse_source.schema.defaults import (
 )
 from lakehouse_source.schema.fields import leaves
 from lakehouse_source.schema.ordinal import to_ordinal
-from lakehouse_source.spark.protocol import envelope
+from lakehouse_source.spark.protocol import messages
 from lakehouse_source.spark.protocol.vocabulary import (
     Computed,
     Envelope,
@@ -50,15 +50,15 @@ from lakehouse_source.spark.protocol.vocabulary import (
     RequestKind,
     ResponseKey,
 )
-from lakehouse_source.spark.reading.rows_frame import RowsFrame
+from lakehouse_source.spark.reading.frames import RowsFrame
 from lakehouse_source.spark.session.catalog_request import Place, Request, place_of
 from lakehouse_source.spark.session.options import STREAM_ONLY_OPTIONS, TAKES
-from lakehouse_source.spark.tables.table_properties import shown
+from lakehouse_source.spark.tables.alter_table import shown
 from lakehouse_source.spark.types import literal_sql, quoted, spark_schema
 from lakehouse_source.storage import canonical_uri
 
 if TYPE_CHECKING:
-    from lakehouse_source.spark.reading.changes_frame import ChangesFrame
+    from lakehouse_source.spark.reading.frames import ChangesFrame
 
 _HERE = __name__.rpartition(".")[0]
 # Spark keeps a column's default value as SQL in its metadata.
@@ -77,11 +77,11 @@ READS = {
     RequestKind.LIST_NAMESPACES: "catalog_names.list_namespaces",
     RequestKind.LOAD_NAMESPACE: "catalog_names.load_namespace",
     RequestKind.STAGE: "catalog_tables.stage",
-    RequestKind.LIST_PARTITIONS: "catalog_partitions.list_partitions",
+    RequestKind.LIST_PARTITIONS: "catalog_tables.list_partitions",
     RequestKind.LIST_PROCEDURES: "procedures.list_procedures",
     RequestKind.LOAD_PROCEDURE: "procedures.load_procedure",
-    RequestKind.LIST_VIEWS: "catalog_views.list_views",
-    RequestKind.LOAD_VIEW: "catalog_views.load_view",
+    RequestKind.LIST_VIEWS: "catalog_names.list_views",
+    RequestKind.LOAD_VIEW: "catalog_names.load_view",
 }
 CHANGES = {
     RequestKind.TRUNCATE: "catalog_tables.truncate",
@@ -93,9 +93,9 @@ CHANGES = {
     RequestKind.DROP: "catalog_tables.drop",
     RequestKind.RENAME: "catalog_tables.rename",
     RequestKind.CALL: "procedures.call",
-    RequestKind.PUT_VIEW: "catalog_views.put_view",
-    RequestKind.DROP_VIEW: "catalog_views.drop_view",
-    RequestKind.RENAME_VIEW: "catalog_views.rename_view",
+    RequestKind.PUT_VIEW: "catalog_names.put_view",
+    RequestKind.DROP_VIEW: "catalog_names.drop_view",
+    RequestKind.RENAME_VIEW: "catalog_names.rename_view",
 }
 
 # Changes that a transaction of the session takes.
@@ -125,16 +125,16 @@ class ResponseFrame:
         self._table: RowsFrame | ChangesFrame | None = None
         try:
             response = self._respond(Request.of(body, options), may_change)
-            self._response = envelope.encode_response(response)
+            self._response = messages.encode_response(response)
         except PlakeError as error:
             kind = next((kind for one, kind in _FAILURES if isinstance(error, one)), Failure.OTHER)
-            self._response = envelope.encode_error(error, kind)
+            self._response = messages.encode_error(error, kind)
 
     def _respond(self, request: Request, may_change: bool) -> dict[str, Any]:
         response = respond(request, may_change=may_change)
         command = request.body[RequestKey.COMMAND]
         if command == RequestKind.LOAD_CHANGES:
-            from lakehouse_source.spark.reading.changes_frame import ChangesFrame
+            from lakehouse_source.spark.reading.frames import ChangesFrame
 
             frame = {**request.frame, **place_of(request).options()}
             self._table = changes = ChangesFrame(frame, is_batch=True)

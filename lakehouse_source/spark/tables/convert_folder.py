@@ -19,7 +19,7 @@ from lakehouse_source.parquet.foreign import (
     ForeignSchema,
 )
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
-from lakehouse_source.spark.protocol.typed_json import ErrorMessage, from_json, to_json
+from lakehouse_source.spark.protocol.messages import ErrorMessage, from_json, to_json
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import take_configuration
 from lakehouse_source.spark.tables.transaction import refuse

@@ -16,7 +16,7 @@ from lakehouse_source.errors import CommitConflictError, InvalidOptionError
 from lakehouse_source.language import PredicateSet
 from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
 from lakehouse_source.read.address import Address
-from lakehouse_source.spark.protocol.typed_json import from_json, to_json
+from lakehouse_source.spark.protocol.messages import from_json, to_json
 from lakehouse_source.spark.session.catalog_request import Place
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.writing.frame_writers import restored, shortened

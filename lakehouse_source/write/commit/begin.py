@@ -60,7 +60,7 @@ from lakehouse_source.schema.partitions import check_partition_columns
 from lakehouse_source.schema.paths import order_paths
 from lakehouse_source.schema.variant_paths import Choice, texts_of
 from lakehouse_source.storage import Storage, StorageLocation, redact_uri
-from lakehouse_source.write.commit import reservations
+from lakehouse_source.write.commit import prerecord
 from lakehouse_source.write.commit.apply import check_may_commit, committed_before
 from lakehouse_source.write.commit.conflicts import PUT_BACK, Change, conflict, schema_changed
 from lakehouse_source.write.commit.evolution import (
@@ -172,8 +172,8 @@ def begin(
     # In a transaction the write is registered for all to see, and staged for what waits.
     waits = isinstance(catalog, TransactionCatalog)
     ahead = ahead and not waits
-    reserved, stale = reservations.take(catalog, address.key, ahead)
-    following = reservations.begins_ahead(catalog, address.key) if ahead else []
+    reserved, stale = prerecord.take(catalog, address.key, ahead)
+    following = prerecord.begins_ahead(catalog, address.key) if ahead else []
     if reserved is not None:
         begun = _begin_reserved(catalog, address, incoming, options, reserved, base, ahead)
         if begun is not None:
@@ -215,7 +215,7 @@ def begin(
         staged = in_transaction(database, address.uri, write_id, register, resolve=False)
     assert not isinstance(staged, _Unclaimed)
     reach("pending committed")
-    reservations.registered_ahead(catalog, address.key, following)
+    prerecord.registered_ahead(catalog, address.key, following)
     return staged or _waiting(catalog, address, incoming, options, write_id, base)
 
 
@@ -265,13 +265,13 @@ def _begin_reserved(
             staged = _stage(reader, current, address, incoming, options, write_id, base)
         if _identities(staged):
             # The numbers need a transaction.
-            reservations.give_back(catalog, address.key, write_id, ahead)
+            prerecord.give_back(catalog, address.key, write_id, ahead)
             return None
         return staged
     except PlakeError as error:
         if error.retryable:
             return None
-        reservations.give_back(catalog, address.key, write_id, ahead)
+        prerecord.give_back(catalog, address.key, write_id, ahead)
         raise
 
 

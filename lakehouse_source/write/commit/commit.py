@@ -29,7 +29,7 @@ from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.progress import COMMIT
 from lakehouse_source.read.address import Address
 from lakehouse_source.storage import Storage
-from lakehouse_source.write.commit import reservations
+from lakehouse_source.write.commit import prerecord
 from lakehouse_source.write.commit.apply import apply_commit, look_ahead
 from lakehouse_source.write.commit.keys import KeysOutdated, NewKeys, new_keys
 from lakehouse_source.write.commit.options import StagedWrite
@@ -253,7 +253,7 @@ def _commit_prepared(
     successors = {
         one.staged.key: str(uuid6.uuid7())
         for one in prepared
-        if reservations.is_wanted(catalog, one.staged.key)
+        if prerecord.is_wanted(catalog, one.staged.key)
     }
 
     def apply_all(tx: CatalogTransaction) -> list[WriteResult]:
@@ -280,7 +280,7 @@ def _commit_prepared(
             outdated.keys.check_again(catalog)
     reach("after COMMIT")
     for one in prepared:
-        reservations.committed(catalog, one.staged.key, successors.get(one.staged.key))
+        prerecord.committed(catalog, one.staged.key, successors.get(one.staged.key))
     for one in prepared:
         if one.staged.iceberg_metadata:
             uri, key = one.staged.spec.uri, one.staged.key

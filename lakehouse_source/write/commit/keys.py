@@ -64,7 +64,8 @@ from lakehouse_source.write.commit.key_search import (
     files_with_bounds,
 )
 from lakehouse_source.write.commit.prerecord import PreparedCommit
-from lakehouse_source.write.commit.repeated_keys import (
+from lakehouse_source.write.commit.rewrite import SORTED_BYTES
+from lakehouse_source.write.commit.stored_rows import (
     ROW,
     THEIRS,
     Join,
@@ -72,7 +73,6 @@ from lakehouse_source.write.commit.repeated_keys import (
     read_new_files,
     row_at,
 )
-from lakehouse_source.write.commit.rewrite import SORTED_BYTES
 
 # Rows of the dataset that are compared with the new ones at a time.
 _COMPARED_ROWS = 262_144

@@ -18,7 +18,14 @@ import pyarrow as pa
 from psycopg import sql
 
 from lakehouse_source.catalog.backends import postgres_connections as connections
-from lakehouse_source.catalog.backends.pooled import OpenSession, PooledCatalog
+from lakehouse_source.catalog.backends.pooled import (
+    SEPARATOR,
+    Columns,
+    OpenSession,
+    PooledCatalog,
+    count_of,
+    unpack,
+)
 from lakehouse_source.catalog.backends.postgres_address import connection_string
 from lakehouse_source.catalog.backends.postgres_connections import (
     MOST_SETTING,
@@ -32,7 +39,6 @@ from lakehouse_source.catalog.backends.postgres_connections import (
 )
 from lakehouse_source.catalog.base import CatalogReader
 from lakehouse_source.catalog.sql import migrations
-from lakehouse_source.catalog.sql.packed_columns import SEPARATOR, Columns, count_of, unpack
 from lakehouse_source.catalog.sql.statements import (
     IN_SPAN,
     LEVELS,

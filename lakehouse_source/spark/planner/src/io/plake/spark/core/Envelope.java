@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.Metadata;
 /**
  * The envelope of every message between this JVM and plake's Python: JSON with a version.
  *
- * <p>The other side is {@code lakehouse_source/spark/protocol/envelope.py}, and
+ * <p>The other side is {@code lakehouse_source/spark/protocol/messages.py}, and
  * {@code docs/protocol.md} tells which way each message goes.
  */
 public final class Envelope {
