@@ -76,6 +76,11 @@ def is_atomic(type_: pa.DataType) -> bool:
     return is_number(type_) or is_moment(type_) or type_ in (pa.bool_(), pa.string(), pa.binary())
 
 
+def is_compared(type_: pa.DataType) -> bool:
+    """Tell whether expressions compare values of the type, if with no others."""
+    return is_atomic(type_) or bool(t.is_time(type_))
+
+
 # --- decimals ---------------------------------------------------------------
 
 

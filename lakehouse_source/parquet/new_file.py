@@ -133,7 +133,7 @@ def _repeat(column: pa.Array, scale: float) -> bool:
 
 
 def _counts(type_: pa.DataType) -> bool:
-    return domain(type_).kind in ("int", "date", "timestamp", "time", "duration")
+    return domain(type_).temporal or domain(type_).kind == "int"
 
 
 @lru_cache(maxsize=16)
