@@ -300,14 +300,12 @@ def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
 
     def inside(part: DataType, child: pa.Field) -> DataType:
         own = _marked_type(child)
-        return _nullable_like(part, child.type) if own is None else _text_without_length(own)
+        if own is None:
+            return _nullable_like(part, child.type)
+        return StringType() if isinstance(own, _LENGTHS) else own
 
     parts = [inside(*pair) for pair in zip(_children(spark), children(arrow))]
     return _rebuilt(spark, parts, arrow)
-
-
-def _text_without_length(type_: DataType) -> DataType:
-    return StringType() if isinstance(type_, _LENGTHS) else type_
 
 
 def _parts(type_: DataType) -> Iterator[DataType]:
