@@ -35,13 +35,6 @@ from lakehouse_source.language.types import (
 from lakehouse_source.language.values import Failure, nanoseconds_below_micros
 from lakehouse_source.schema.ordinal import domain
 
-# --- When two keys are equal: the form to which both are brought before they are joined.
-#
-# The rule is that of `=`: keys that the language finds equal have the same values in the form, so
-# any hash join finds them, and other keys have different ones. Two moments are compared to the
-# nanosecond, whatever their units, as conditions compare a column with a constant.
-
-
 t = pa.types
 Form = Callable[[pa.Array], list[pa.Array]]
 _MICROSECOND_NS = 1000

@@ -1,4 +1,7 @@
-"""Pure. Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two."""
+"""Pure. Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two.
+
+Source: Spark's `AnsiTypeCoercion`, `DecimalPrecisionTypeCoercion` and `DecimalType`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,6 @@ import pyarrow as pa
 from lakehouse_source.schema.fields import is_nested, map_children
 from lakehouse_source.schema.types import CARDS, card
 from lakehouse_source.schema.variant import is_variant
-
-# --- Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two.
-#
-# Source: Spark's `AnsiTypeCoercion`, `DecimalPrecisionTypeCoercion` and `DecimalType`.
-
 
 t = pa.types
 

@@ -54,14 +54,6 @@ from lakehouse_source.schema.merge import dataframe_schema, storage_schema
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 from lakehouse_source.schema.variant import VARIANT, is_variant
 
-# --- Converts Spark's types to dataset types and back.
-#
-# Arrow has no type for collations, the fields of intervals, and vectors and matrices of Spark ML.
-# These, and the metadata of columns, are stored as Spark's own JSON in the metadata of the Arrow
-# field. So a frame is read with the types that it was written with. Its columns become nullable, as
-# in Delta and in plain Parquet.
-
-
 # Spark keeps defaults of columns in their metadata; plake keeps them as values.
 SPARK_DEFAULTS = frozenset({"CURRENT_DEFAULT", "EXISTS_DEFAULT"})
 
