@@ -19,6 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _BYTES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+_LONGEST_NAME = 255
 _UNIT = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.ASCII)
 
 
@@ -111,6 +112,14 @@ def text(option: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidOptionError(option=option, value=value, reason="must be a text.")
     return value
+
+
+def name_text(option: str, value: Any) -> str:
+    """A name of a tag or a consumer."""
+    if not text(option, value).strip() or len(value) > _LONGEST_NAME or "\0" in value:
+        reason = f"must be a text of 1 to {_LONGEST_NAME} characters without NUL."
+        raise InvalidOptionError(option=option, value=value, reason=reason)
+    return str(value)
 
 
 def path_text(option: str, value: Any) -> str:

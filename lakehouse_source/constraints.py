@@ -42,9 +42,6 @@ _ZONE = "UTC"
 
 _KEY = re.compile(r"\s*(PRIMARY\s+KEY|UNIQUE)\s*(\(.*\))\s*", re.IGNORECASE | re.DOTALL)
 _PRIMARY = "PRIMARY KEY"
-# Floats are left out: 0.0 equals -0.0 and NaN equals NaN, so people find keys equal that look
-# different, and other engines find them different.
-_KEY_KINDS = ("bool", "int", "decimal", "date", "timestamp", "time", "string", "binary")
 
 
 @lru_cache(maxsize=256)
@@ -107,7 +104,7 @@ def _key_of(name: str, expression: str, schema: pa.Schema) -> str:
         if field.name in columns:
             reason = f"is twice in constraint {name!r}."
             raise InvalidOptionError(option="key", value=given, reason=reason)
-        if domain(field.type).kind not in _KEY_KINDS or has_collation(field):
+        if not domain(field.type).may_be_key or has_collation(field):
             reason = (
                 f"of constraint {name!r} has type {field.type}, whose values are no keys: take "
                 "whole numbers, decimals, texts, bytes, booleans, dates or times."

@@ -271,6 +271,12 @@ class SchemaMismatchError(PlakeError):
         return f"column {self.column!r}{of} {self.reason}. {self.hint}"
 
 
+def needs_package(option: str, value: Any, package: str, extra: str) -> InvalidOptionError:
+    """The error of what needs a package that is not installed."""
+    reason = f"needs the package {package}: pip install 'plake[{extra}]'."
+    return InvalidOptionError(option=option, value=value, reason=reason)
+
+
 def constraint_sql(expression: str) -> str:
     """A constraint as SQL: a key stands as it is, a condition is a CHECK."""
     is_key = expression.startswith(("PRIMARY KEY (", "UNIQUE ("))

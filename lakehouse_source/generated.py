@@ -287,8 +287,6 @@ def lacking(schema: pa.Schema, columns: Iterable[Generated | Numbers]) -> pa.Sch
     return schema
 
 
-# Values of these kinds that are equal are the same for every expression; 0.0 and -0.0 are not.
-_ONE_VALUE = ("bool", "int", "date", "timestamp", "time", "binary", "decimal", "string")
 _MOST_VALUES = 1000
 
 
@@ -321,7 +319,8 @@ def through_generated(condition: BoundPredicate, schema: pa.Schema) -> Predicate
             continue
         column = term.column
         name, *inside = column.path
-        if not inside and column.kind in _ONE_VALUE and not has_collation(schema.field(name)):
+        is_one = domain(column.type).may_be_key  # a value, for every expression
+        if not inside and is_one and not has_collation(schema.field(name)):
             fixed[name] = column.type, values
     terms = []
     for one in generated(schema) if fixed else ():
@@ -336,7 +335,7 @@ def through_generated(condition: BoundPredicate, schema: pa.Schema) -> Predicate
             given = found.to_pylist()
         except (GeneratedColumnError, OverflowError, ValueError):  # or a year that Python has not
             continue
-        if found.null_count == 0 and domain(found.type).kind in _ONE_VALUE:
+        if found.null_count == 0 and domain(found.type).may_be_key:
             terms.append(is_in(Name((one.name,)), given))
     return PredicateSet(all_of(terms)) if terms else None
 

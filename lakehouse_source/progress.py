@@ -36,7 +36,8 @@ def counted(
         unit: the name of what is counted, in the plural.
         total: how many units there will be, None where that is not known.
     """
-    if progress is False or (progress is None and not _has_terminal()):
+    has_terminal = sys.stderr is not None and sys.stderr.isatty()
+    if progress is False or (progress is None and not has_terminal):
         yield from items
         return
     started = monotonic()
@@ -53,10 +54,6 @@ def counted(
     finally:
         if bar is not None:
             bar.close()
-
-
-def _has_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _bar(label: str, unit: str, total: int | None, done: int) -> Any:

@@ -16,7 +16,7 @@ from lakehouse_source.catalog.same_place import (
     default_catalog_path,
     same_place,
 )
-from lakehouse_source.errors import InvalidOptionError
+from lakehouse_source.errors import InvalidOptionError, needs_package
 from lakehouse_source.storage import RESERVED_FOLDER, UriOfCatalog, local_path
 from lakehouse_source.storage.options import how_to_permit, may_be_read, variable_named
 
@@ -134,11 +134,7 @@ def _duckdb_catalog(path: str, given: dict[str, Any]) -> Catalog:
         # Imported here: DuckDB is an optional extra and slow to import.
         from lakehouse_source.catalog.backends.duckdb import DuckDBCatalog
     except ModuleNotFoundError as exc:
-        raise InvalidOptionError(
-            option="catalog",
-            value="duckdb",
-            reason="needs the package duckdb: pip install 'plake[duckdb]'.",
-        ) from exc
+        raise needs_package("catalog", "duckdb", "duckdb", "duckdb") from exc
     return DuckDBCatalog(path, **given)
 
 

@@ -134,15 +134,12 @@ def _upright(names: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
     width = max(map(len, names))
     for row in rows:
         for name, cell in zip(names, row):
-            texts = (
-                [_text(one, "NULL") for one in cell] if _is_list(cell) else [_text(cell, "NULL")]
+            is_list = isinstance(cell, (list, tuple)) and all(
+                isinstance(one, Mapping) for one in cell
             )
+            texts = [_text(one, "NULL") for one in (cell if is_list else [cell])]
             for number, text in enumerate(texts or ["none"]):
                 yield f"{'' if number else name:<{width}}  {visible(text)}\n"
-
-
-def _is_list(cell: Any) -> bool:
-    return isinstance(cell, (list, tuple)) and all(isinstance(one, Mapping) for one in cell)
 
 
 def _rich_table(names: Sequence[str], rows: Iterable[Row]) -> None:

@@ -342,7 +342,7 @@ class _Division:
         self._storage = storage
         self._oldest = oldest
         self._engine = engine
-        names = dict.fromkeys([*spec.columns, *_condition_columns(spec)])
+        names = dict.fromkeys([*spec.columns, *(spec.predicate.columns if spec.predicate else ())])
         self._fields = [spec.schema.field(name) for name in names]
         # The columns read of files whose rows all match (False), and of other files (True).
         self._names = {
@@ -514,7 +514,3 @@ class _Division:
 def _is_filtered(task: ScanTask) -> bool:
     """Tell whether some rows of a task's file may not match."""
     return task.filtered or task.row_count != task.file_row_count
-
-
-def _condition_columns(spec: ReadSpec) -> tuple[str, ...]:
-    return () if spec.predicate is None else spec.predicate.columns

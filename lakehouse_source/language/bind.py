@@ -165,9 +165,7 @@ def _path(name: Name, schema: pa.Schema, parts: tuple[str, ...]) -> tuple[pa.Fie
     return tuple(path)
 
 
-# --- Binds an expression to a scope: finds columns and types, and casts as in Spark's ANSI mode.
-#
-# Source: Spark's `AnsiTypeCoercion` and `DecimalPrecisionTypeCoercion`.
+# --- The binder.
 
 
 DATE, BOOLEAN, NULL_TYPE = pa.date32(), pa.bool_(), pa.null()

@@ -26,7 +26,7 @@ from lakehouse_source.language.functions.rows import each
 from lakehouse_source.language.nodes import Call, Cast, Node
 from lakehouse_source.language.types import (
     INSTANT,
-    is_atomic,
+    is_compared,
     is_decimal,
     is_float,
     is_moment,
@@ -34,13 +34,6 @@ from lakehouse_source.language.types import (
 )
 from lakehouse_source.language.values import Failure, nanoseconds_below_micros
 from lakehouse_source.schema.ordinal import domain
-
-# --- When two keys are equal: the form to which both are brought before they are joined.
-#
-# The rule is that of `=`: keys that the language finds equal have the same values in the form, so
-# any hash join finds them, and other keys have different ones. Two moments are compared to the
-# nanosecond, whatever their units, as conditions compare a column with a constant.
-
 
 t = pa.types
 Form = Callable[[pa.Array], list[pa.Array]]
@@ -122,7 +115,7 @@ def equality(expression: Expression, scope: Scope) -> Equality | None:
         type_ = binder.comparison_type(*(binder.bind(value.root) for value in values))
     except Failure as exc:
         raise InvalidExpressionError(reason=str(exc), text=expression.text) from exc
-    if not is_atomic(type_) and not t.is_time(type_):
+    if not is_compared(type_):
         return None
     stored = [value.bind(scope).type for value in values]
     forms, units = _forms(stored, type_, binder.zone)
@@ -164,7 +157,7 @@ def _plain(values: pa.Array) -> list[pa.Array]:
         return [normalised(values).view(pa.int32() if type_.bit_width == 32 else pa.int64())]
     if t.is_boolean(type_):
         return [values.cast(pa.int8())]
-    if t.is_time(type_):
+    if t.is_temporal(type_):
         return [values.view(pa.int32() if type_.bit_width == 32 else pa.int64())]
     return [values.cast(pa.binary()) if t.is_fixed_size_binary(type_) else values]
 

@@ -27,7 +27,7 @@ from lakehouse_source.language.types import (
     is_atomic,
     spark_name,
 )
-from lakehouse_source.language.values import check_count, parse_date, parse_time, parse_timestamp
+from lakehouse_source.language.values import READ_TYPED, check_count
 from lakehouse_source.language.values import render as render_value
 from lakehouse_source.schema.json_values import plain
 from lakehouse_source.schema.ordinal import EPOCH_DATE, instant_ns
@@ -49,14 +49,6 @@ LEVELS = {
 }
 ATOM = 8
 _SUFFIXES = {pa.int8(): "Y", pa.int16(): "S", pa.int32(): "", pa.int64(): "L"}
-# The types that may stand before a text, and the function that reads each: a text that the type
-# does not have is not a literal.
-READ_TYPED: dict[pa.DataType, Callable[[str], Any]] = {
-    pa.date32(): parse_date,
-    pa.time64("us"): parse_time,
-    INSTANT: parse_timestamp,
-    WALL: parse_timestamp,
-}
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # Words that SQL does not read as the name of a column.
 _WORDS = re.compile(

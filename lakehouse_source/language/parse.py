@@ -31,15 +31,6 @@ from lakehouse_source.language.tokens import Literals, Token, name_of
 from lakehouse_source.language.types import CAST_FUNCTIONS
 from lakehouse_source.language.values import Failure, check_count, check_depth, check_length
 
-# --- SQL texts become trees, by Spark's grammar.
-#
-# A text is read completely, or refused at the first token that does not fit. A part that belongs to
-# the grammar but is not supported becomes a `Refused`, so that other conjuncts can still prune.
-# Functions stay names with arguments; only `functions` gives them a meaning.
-#
-# Source: Spark's `SqlBaseParser.g4`, from `booleanExpression` down.
-
-
 # The functions of binary operators and how strongly they bind. "": not supported.
 _BINARY = {
     **{sign: (sign, 1) for sign in ("=", "<=>", "!=", "<", "<=", ">", ">=")},

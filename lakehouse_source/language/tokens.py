@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lakehouse_source.errors import InvalidExpressionError, InvalidPredicateError
 from lakehouse_source.language.nodes import (
-    READ_TYPED,
     Cast,
     Interval,
     Literal,
@@ -21,6 +20,7 @@ from lakehouse_source.language.nodes import (
     integer_literal,
 )
 from lakehouse_source.language.types import NAMED
+from lakehouse_source.language.values import READ_TYPED
 
 # --- SQL texts as tokens, and the value of a token of text.
 #

@@ -1,4 +1,7 @@
-"""Pure. Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two."""
+"""Pure. Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two.
+
+Source: Spark's `AnsiTypeCoercion`, `DecimalPrecisionTypeCoercion` and `DecimalType`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,6 @@ import pyarrow as pa
 from lakehouse_source.schema.fields import is_nested, map_children
 from lakehouse_source.schema.types import CARDS, card
 from lakehouse_source.schema.variant import is_variant
-
-# --- Spark's types as Arrow types, and the type in which Spark's ANSI mode combines two.
-#
-# Source: Spark's `AnsiTypeCoercion`, `DecimalPrecisionTypeCoercion` and `DecimalType`.
-
 
 t = pa.types
 
@@ -74,6 +72,11 @@ def is_moment(type_: pa.DataType) -> bool:
 def is_atomic(type_: pa.DataType) -> bool:
     """Tell whether it is a type of single values that expressions know."""
     return is_number(type_) or is_moment(type_) or type_ in (pa.bool_(), pa.string(), pa.binary())
+
+
+def is_compared(type_: pa.DataType) -> bool:
+    """Tell whether expressions compare values of the type, if with no others."""
+    return is_atomic(type_) or bool(t.is_time(type_))
 
 
 # --- decimals ---------------------------------------------------------------

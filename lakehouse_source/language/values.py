@@ -389,6 +389,22 @@ def parse_time(text: str) -> int:
     return int(_parsed_or_refused(_clock_ns, match, "time of day"))
 
 
+def _parse_micros(text: str) -> time | None:
+    """A time of day; None: it is finer than a microsecond."""
+    micros, finer = divmod(parse_time(text), 1000)
+    return None if finer else (EPOCH + timedelta(microseconds=micros)).time()
+
+
+# The types that may stand before a text, and the function that reads each: a text that the type
+# does not have is not a literal.
+READ_TYPED: dict[pa.DataType, Callable[[str], Any]] = {
+    pa.date32(): parse_date,
+    pa.time64("us"): _parse_micros,
+    pa.timestamp("us", "UTC"): parse_timestamp,
+    pa.timestamp("us"): parse_timestamp,
+}
+
+
 def _parsed_or_refused(read: Callable[[Any], Any], given: Any, what: str) -> Any:
     """The result of `read` for a text; its error names the text."""
     try:

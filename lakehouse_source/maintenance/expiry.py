@@ -11,15 +11,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from lakehouse_source.arguments import number_of_seconds, text, whole_number
+from lakehouse_source.arguments import name_text, number_of_seconds, text, whole_number
 from lakehouse_source.catalog import Catalog, CatalogTransaction
 from lakehouse_source.catalog.base import CatalogReader, in_transaction
-from lakehouse_source.errors import InvalidOptionError, VersionNotFoundError
+from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.maintenance.reports import ExpiryReport
 from lakehouse_source.model import Consumer, DatasetRecord, SeenVersion
 from lakehouse_source.progress import VACUUM
 from lakehouse_source.read.address import Address
-from lakehouse_source.read.snapshot import check_same, checked_version, existing, no_such_reference
+from lakehouse_source.read.snapshot import (
+    check_same,
+    checked_version,
+    existing,
+    no_such_reference,
+    no_such_version,
+)
 
 _LONGEST_SECONDS = 100 * 365 * 24 * 3600
 
@@ -115,7 +121,6 @@ def _oldest_kept(
 
 
 KEEP_SECONDS = 30 * 24 * 3600
-_LONGEST_NAME = 255
 
 
 def add_consumer(
@@ -135,7 +140,7 @@ def add_consumer(
         VersionNotFoundError: the version does not exist, or later versions were expired.
         InvalidOptionError: the dataset has a consumer of this name, or an argument is wrong.
     """
-    _check(name)
+    name_text("consumer", name)
     if not 1 <= whole_number("keep_seconds", keep_seconds) <= _LONGEST_SECONDS:
         raise InvalidOptionError(
             option="keep_seconds",
@@ -247,19 +252,4 @@ def _check_position(record: DatasetRecord, uri: str, version: int) -> None:
     oldest, newest = record.oldest_version, record.current_version
     first = 0 if oldest == 1 else oldest
     if not first <= checked_version(version) <= newest:
-        raise VersionNotFoundError(
-            dataset=uri,
-            requested=f"version {version}",
-            first=oldest,
-            last=newest,
-            expired=0 <= version < oldest,
-        )
-
-
-def _check(name: str) -> None:
-    if not text("consumer", name).strip() or len(name) > _LONGEST_NAME or "\0" in name:
-        raise InvalidOptionError(
-            option="consumer",
-            value=name,
-            reason=f"must be a text of 1 to {_LONGEST_NAME} characters without NUL.",
-        )
+        raise no_such_version(record, uri, version, expired=0 <= version < oldest)

@@ -11,11 +11,11 @@ from lakehouse_source.errors import InvalidOptionError, InvalidPredicateError
 from lakehouse_source.language.tokens import Literals, Token
 from lakehouse_source.language.types import spark_name
 from lakehouse_source.schema.fields import children, is_list_like
+from lakehouse_source.schema.types import CARDS
 
 _KNOWN = [
-    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(p, s)"),
-    *("string", "binary", "date", "time", "timestamp", "timestamp_ntz"),
-    *("array<type>", "map<type, type>", "struct<name: type, …>"),
+    *(one.sql[0].lower() for one in CARDS.values() if one.sql),
+    *("decimal(p, s)", "array<type>", "map<type, type>", "struct<name: type, …>"),
 ]
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|[<>(),:]|[^\s`<>(),:]+|\S)")
 

@@ -117,7 +117,11 @@ def column_of(
             found.append(None if value is None else read(value, kind))
         except (ValueError, ArithmeticError, TypeError) as error:
             raise Misfit(row, path, value, type_, str(error) or "it is out of range") from error
-    carrier = _CARRIERS.get(kind.kind, lambda _: None)(type_) or type_
+    carrier = type_
+    if kind.temporal:
+        carrier = pa.int32() if type_.bit_width == 32 else pa.int64()
+    elif t.is_float16(type_):
+        carrier = pa.float32()
     return pa.array(found, carrier).cast(type_)
 
 
@@ -135,13 +139,6 @@ _AS_THEY_ARE: tuple[tuple[Callable[[pa.DataType], bool], set[type]], ...] = (
     (t.is_string, {str}),
     (t.is_null, set()),
 )
-_CARRIERS: dict[str, Callable[[pa.DataType], pa.DataType | None]] = {
-    "date": lambda type_: pa.int32(),
-    "time": lambda type_: pa.int32() if t.is_time32(type_) else pa.int64(),
-    "timestamp": lambda type_: pa.int64(),
-    "duration": lambda type_: pa.int64(),
-    "float": lambda type_: pa.float32() if t.is_float16(type_) else None,
-}
 
 
 def _structs(

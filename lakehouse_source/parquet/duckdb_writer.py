@@ -20,7 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakehouse_source.errors import InvalidOptionError, SchemaMismatchError, StorageError
+from lakehouse_source.errors import (
+    InvalidOptionError,
+    SchemaMismatchError,
+    StorageError,
+    needs_package,
+)
 from lakehouse_source.failpoints import reach
 from lakehouse_source.generated import Counter
 from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
@@ -304,11 +309,7 @@ def _version() -> tuple[int, ...]:
     try:
         import duckdb
     except ImportError as error:
-        raise InvalidOptionError(
-            option="writer",
-            value="duckdb",
-            reason="needs the package duckdb: pip install 'plake[duckdb]'.",
-        ) from error
+        raise needs_package("writer", "duckdb", "duckdb", "duckdb") from error
     parts = duckdb.__version__.split(".")[:2]
     return tuple(int(part) for part in parts if part.isdigit())
 

@@ -308,7 +308,7 @@ def has_certain_order(column: pq.ColumnSchema, type_: pa.DataType) -> bool:
         logical = json.loads(column.logical_type.to_json())
         unit = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
         return bool(unit.get(logical.get("timeUnit")) == storage_type(type_, "").unit)
-    return not (pa.types.is_duration(type_) or pa.types.is_time(type_))
+    return pa.types.is_date(type_) or not domain(type_).temporal
 
 
 def _in_type(

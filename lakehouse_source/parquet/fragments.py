@@ -345,14 +345,13 @@ class PlakeDataset(ds.FileSystemDataset):  # type: ignore[misc]
         # No filter here: Arrow would prune row groups by it.
         read = None
         if isinstance(columns, (list, tuple)):
-            read = list(dict.fromkeys([*(self._top_level(name) for name in columns), *named]))
+            own = self.schema.names
+            top = (name if name in own else name.split(".")[0] for name in columns)
+            read = list(dict.fromkeys([*top, *named]))
         found = list(super().get_fragments(filter))
         kept = ds.FileSystemDataset(found, self.schema, self.format, self.filesystem)
         reader = kept.scanner(columns=read, **options).to_reader()
         return ds.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
-
-    def _top_level(self, name: str) -> str:
-        return name if name in self.schema.names else name.split(".")[0]
 
     def _rewritten(self, filter: pc.Expression) -> tuple[pc.Expression, tuple[str, ...] | None]:
         try:

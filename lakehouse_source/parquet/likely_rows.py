@@ -22,7 +22,7 @@ from lakehouse_source.language.bounds.bound import (
 )
 from lakehouse_source.language.row_filter import true_by_ids
 from lakehouse_source.parquet.checked_footer import CheckedFooter
-from lakehouse_source.schema.variant import TYPED_VALUE, VALUE, is_variant
+from lakehouse_source.schema.variant import TYPED_VALUE, VALUE
 from lakehouse_source.schema.variant_paths import KINDS, TypedPath, typed_paths
 
 _TESTS = get_args(BoundLeaf)
@@ -40,7 +40,7 @@ class LikelyRows:
     ) -> None:
         self._paths: list[tuple[str, TypedPath]] = []
         for field in file_schema:
-            if is_variant(field.type) and field.name in footer.names:
+            if field.name in footer.names:
                 stored = footer.arrow_schema.field(field.name).type
                 self._paths += ((field.name, one) for one in typed_paths(field, stored, 0))
         known = {id for _, path in self._paths for id in path.ids}

@@ -28,7 +28,7 @@ from lakehouse_source.parquet.footer import annotated_end, file_metadata, stored
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.ordinal import domain
-from lakehouse_source.schema.variant import TYPED_VALUE, Tree, is_variant
+from lakehouse_source.schema.variant import TYPED_VALUE, Tree
 from lakehouse_source.schema.variant_paths import (
     CHOSEN_IDS,
     FEWEST_ROWS,
@@ -40,6 +40,7 @@ from lakehouse_source.schema.variant_paths import (
     split,
     texts_of,
     with_paths,
+    without_paths,
 )
 from lakehouse_source.schema.variant_storage import stored, stored_table, variant_paths
 from lakehouse_source.storage import HashedOutput, Storage
@@ -133,7 +134,7 @@ def _repeat(column: pa.Array, scale: float) -> bool:
 
 
 def _counts(type_: pa.DataType) -> bool:
-    return domain(type_).kind in ("int", "date", "timestamp", "time", "duration")
+    return domain(type_).temporal or domain(type_).kind == "int"
 
 
 @lru_cache(maxsize=16)
@@ -286,13 +287,12 @@ def _tree(column: pa.ChunkedArray, paths: list[Path]) -> Tree:
 def _with_chosen_paths(rows: pa.Table, schema: pa.Schema, choice: Choice) -> pa.Schema:
     """The schema with paths for columns of VARIANT that have none, from a sample of rows."""
     texts = []
-    for field in schema:
-        if is_variant(field.type) and not paths_of(field):
-            from lakehouse_source.schema.variant_shredding import chosen_paths  # imports numpy
+    for field in without_paths(schema):
+        from lakehouse_source.schema.variant_shredding import chosen_paths  # imports numpy
 
-            sample = rows.column(field.name).take(_spread(rows.num_rows)).combine_chunks()
-            paths = chosen_paths(sample.storage, choice)
-            texts += [f"{field.name}:{'.'.join(path)}" for path in paths]
+        sample = rows.column(field.name).take(_spread(rows.num_rows)).combine_chunks()
+        paths = chosen_paths(sample.storage, choice)
+        texts += [f"{field.name}:{'.'.join(path)}" for path in paths]
     return with_paths(schema, [*texts_of(schema), *texts], CHOSEN_IDS) if texts else schema
 
 

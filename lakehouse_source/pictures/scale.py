@@ -65,7 +65,7 @@ def scale_of(type_: pa.DataType, values: Iterable[Ordinal]) -> Scale:
     if kind.kind in ("string", "binary"):
         return _ranked(type_, sorted({one for one in values if isinstance(one, bytes)}))
     factor = 1.0
-    if kind.kind in ("date", "timestamp", "time", "duration"):
+    if kind.temporal:
         factor = kind.unit_ns / 1e9
     elif kind.kind == "decimal":
         factor = 10.0**-kind.scale

@@ -199,7 +199,7 @@ def _promoted(
 
 
 def _carries(source: Domain, target: Domain) -> bool:
-    if source.kind == target.kind and source.kind in ("timestamp", "time", "duration"):
+    if source.kind == target.kind and source.temporal:
         return source.zoned == target.zoned
     return source.kind == "date" and target.kind == "timestamp" and not target.zoned
 

@@ -189,7 +189,10 @@ def _plan(
     )
     in_part = list({part.file.id for part in parts if part.positions is not None})
     groups = reader.row_groups(in_part, statistics=False)
-    tasks, identities = (_by_file(one.tasks) for one in (read, identify))
+    tasks, identities = (
+        {task.place.id: task for task in one.tasks if task.place is not None}
+        for one in (read, identify)
+    )
 
     def side(some: Sequence[_Part]) -> Side:
         return Side(_tasks(some, tasks, groups), _tasks(some, identities, groups))
@@ -198,10 +201,6 @@ def _plan(
     # Making these columns takes a tenth of the time of reading a small file.
     narrow = replace(read.spec, columns=(*columns, *(names if with_identities else ())))
     return FeedPlan(read.spec, narrow, identify.spec, (names[0], names[1]), changed)
-
-
-def _by_file(tasks: Sequence[ScanTask]) -> dict[int, ScanTask]:
-    return {task.place.id: task for task in tasks if task.place is not None}
 
 
 def _between(

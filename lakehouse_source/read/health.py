@@ -110,10 +110,9 @@ class HealthReport(Drawable):
             yield step.action, "", step.files, step.size_bytes, worth, step.reason
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.dataset}, version {self.version}: "
-            + ("nothing is worth doing" if self.is_good else "worth doing: " + self._worth())
-        ]
+        worth = ", ".join(one.action for one in self.suggestions if one.is_worth_it)
+        verdict = "nothing is worth doing" if self.is_good else f"worth doing: {worth}"
+        lines = [f"{self.dataset}, version {self.version}: {verdict}"]
         for measure, what, files, size, value, note in self.table():
             cells = [measure, what]
             cells += [] if files is None else [f"{files:,} files"]
@@ -121,9 +120,6 @@ class HealthReport(Drawable):
             cells += [] if value is None else [f"{value:,.4g}"]
             lines.append("  " + "  ".join(one for one in (*cells, note) if one))
         return "\n".join(lines)
-
-    def _worth(self) -> str:
-        return ", ".join(one.action for one in self.suggestions if one.is_worth_it)
 
 
 def health(
@@ -211,7 +207,8 @@ def _depths(
                 option="columns", value=column, reason="is not in the search index.", known=known
             )
         one = ranges_of(reader, snapshot, files, known[name])
-        depths[name] = depth_of_ranges(one.lower, one.upper, _groups_of(files, one))
+        groups = None if files.groups is None else files.groups.take(one.files)
+        depths[name] = depth_of_ranges(one.lower, one.upper, groups)
         if together:  # otherwise the ranges of only one column are in memory at a time
             found.append(one)
     if together:
@@ -237,10 +234,6 @@ def usual_columns(snapshot: Snapshot, known: Mapping[str, Leaf]) -> list[str]:
     own = [name for name in layout.cluster_by or layout.sort_by or () if name in known]
     others = [name for name, leaf in known.items() if leaf.path[0] not in snapshot.partition_by]
     return own or others[:_COLUMNS]
-
-
-def _groups_of(files: LiveFiles, found: Ranges) -> pa.Array | None:
-    return None if files.groups is None else files.groups.take(found.files)
 
 
 # --- what upkeep would do ------------------------------------------------------------------

@@ -344,6 +344,19 @@ def is_readable(record: DatasetRecord, version: int, reader: CatalogReader) -> b
     return version in reader.tags(record.id).values()
 
 
+def no_such_version(
+    record: DatasetRecord, uri: str, version: int, *, expired: bool = False
+) -> VersionNotFoundError:
+    """The error of a version that a dataset does not have, or no longer."""
+    return VersionNotFoundError(
+        dataset=uri,
+        requested=f"version {version}",
+        first=record.oldest_version,
+        last=record.current_version,
+        expired=expired,
+    )
+
+
 def check_readable(record: DatasetRecord, uri: str, version: int, reader: CatalogReader) -> None:
     """Check that a dataset has a version, and that it was not expired or has a tag.
 
@@ -352,15 +365,8 @@ def check_readable(record: DatasetRecord, uri: str, version: int, reader: Catalo
             nevertheless.
     """
     version = checked_version(version)
-    oldest, newest = record.oldest_version, record.current_version
     if not is_readable(record, version, reader):
-        raise VersionNotFoundError(
-            dataset=uri,
-            requested=f"version {version}",
-            first=oldest,
-            last=newest,
-            expired=1 <= version < oldest,
-        )
+        raise no_such_version(record, uri, version, expired=1 <= version < record.oldest_version)
 
 
 def check_same(record: DatasetRecord, uri: str, seen: SeenVersion, write_id: str | None) -> None:

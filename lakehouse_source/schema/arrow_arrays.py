@@ -301,11 +301,8 @@ def _equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
     if pa.types.is_null(type_):
         return _constant(True, len(left))
     both_null = pc.and_(left.is_null(), right.is_null())
-    return pc.or_(both_null, pc.and_(_same_validity(left, right), _values_equal(left, right)))
-
-
-def _same_validity(left: pa.Array, right: pa.Array) -> pa.BooleanArray:
-    return pc.equal(left.is_valid(), right.is_valid())
+    same_validity = pc.equal(left.is_valid(), right.is_valid())
+    return pc.or_(both_null, pc.and_(same_validity, _values_equal(left, right)))
 
 
 def _values_equal(left: pa.Array, right: pa.Array) -> pa.BooleanArray:

@@ -28,7 +28,7 @@ import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -39,7 +39,7 @@ from lakehouse_source.errors import SchemaMismatchError
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema.fields import COMPUTED, children, field_id, is_nested, with_metadata
 from lakehouse_source.schema.json_values import json_of, ordinal_of, plain
-from lakehouse_source.schema.ordinal import domain, to_ordinal, to_scalar
+from lakehouse_source.schema.ordinal import PYTHON_TYPES, domain, to_ordinal, to_scalar
 from lakehouse_source.schema.types import Fit, fit
 
 _INITIAL = b"plake:initial_default"
@@ -203,19 +203,6 @@ def cut_repr(value: Any) -> str:
 
 # --- from what the caller gives -----------------------------------------------------
 
-# Python's types for the values of each kind of `ordinal.Domain`.
-_PYTHON: dict[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "float": (float, int),
-    "decimal": (Decimal, int),
-    "date": (date,),
-    "timestamp": (datetime,),
-    "time": (time,),
-    "duration": (timedelta,),
-    "string": (str,),
-    "binary": (bytes, bytearray, memoryview),
-}
 _FLOAT_FORMATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
@@ -282,11 +269,11 @@ def _from_python(value: Any, type_: pa.DataType) -> pa.Scalar:
     kind = domain(type_)
     is_bool = type(value) is bool and kind.kind != "bool"
     is_datetime = issubclass(type(value), datetime) and kind.kind == "date"
-    if is_bool or is_datetime or not issubclass(type(value), _PYTHON[kind.kind]):
+    if is_bool or is_datetime or not issubclass(type(value), PYTHON_TYPES[kind.kind]):
         raise ValueError(f"it is of Python's type {type(value).__name__}")
     if kind.kind == "float":
         return pa.scalar(_as_float(value, type_), type_)
-    if kind.kind in ("timestamp", "time"):
+    if hasattr(value, "tzinfo"):
         zoned = value.tzinfo is not None
         if zoned != kind.zoned:
             raise ValueError("it has a time zone" if zoned else "it has no time zone")

@@ -156,7 +156,7 @@ def ordinal_of(value: Any, kind: Domain) -> Ordinal | None:
         if name == "decimal":
             return _unscaled(value, kind.scale)
         if type(value) is int:
-            return value if name in ("date", "timestamp", "time") else None
+            return value if kind.temporal else None
         return _from_iso(value, kind) if isinstance(value, str) else None
     except (ValueError, TypeError, KeyError, OverflowError, InvalidOperation):
         return None

@@ -40,12 +40,29 @@ PythonValue: TypeAlias = (
 )
 
 
+# Kinds of values that have ordinals, with Python's types for them.
+PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+    "decimal": (Decimal, int),
+    "date": (date,),
+    "timestamp": (datetime,),
+    "time": (time,),
+    "duration": (timedelta,),
+    "string": (str,),
+    "binary": (bytes, bytearray, memoryview),
+}
+# Kinds whose ordinals count units of time, and what Arrow's values are views of.
+_TEMPORAL = ("date", "timestamp", "time", "duration")
+_NO_KEYS = ("float", "duration", "null", "other")
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """What ordinals of a type mean.
 
-    `kind` is one of bool, int, float, decimal, date, timestamp, time, duration,
-    string, binary, null, other. `low` and `high` bound integer ordinals.
+    `kind` is one of `PYTHON_TYPES`, null or other. `low` and `high` bound integer ordinals.
     """
 
     kind: str
@@ -59,7 +76,21 @@ class Domain:
     @property
     def ordered(self) -> bool:
         """Tell whether the type has ordinals."""
-        return self.kind not in ("null", "other")
+        return self.kind in PYTHON_TYPES
+
+    @property
+    def temporal(self) -> bool:
+        """Tell whether values are stored as counts of days or of a unit."""
+        return self.kind in _TEMPORAL
+
+    @property
+    def may_be_key(self) -> bool:
+        """Tell whether values that are equal are the same to every expression and engine.
+
+        0.0 equals -0.0 and NaN equals NaN, so people find floats equal that look different, and
+        other engines find them different.
+        """
+        return self.kind not in _NO_KEYS
 
 
 _SIGNED = {n: (-(1 << (n - 1)), (1 << (n - 1)) - 1) for n in (8, 16, 32, 64)}
@@ -168,7 +199,7 @@ def to_ordinal(value: Any, type_: pa.DataType) -> Ordinal:
     elif name == "int":
         if isinstance(value, int) and not isinstance(value, bool):
             return int(value)
-    elif name in ("date", "timestamp", "time", "duration"):
+    elif kind.temporal:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         return _count(value, kind)

@@ -152,7 +152,11 @@ def _fitted_values(values: pa.Array, text: _Text) -> pa.Array:
     most = text.most
     rest = pc.utf8_slice_codeunits(values, most)
     if pc.any(pc.not_equal(pc.utf8_trim(rest, " "), "")).as_py():
-        raise _too_long(text)
+        raise SchemaMismatchError(
+            column=text.column,
+            reason=f"has the type {text.type}, and a text is longer",
+            hint="Cut it, with left(...) for example, or make the column a STRING.",
+        )
     values = pc.utf8_slice_codeunits(values, 0, most)
     return pc.utf8_rpad(values, most) if text.is_char else values
 
@@ -168,11 +172,3 @@ def _fitted_inside(values: pa.Array, path: tuple[str | int, ...], text: _Text) -
         at = below.index(find_field(at, below))
     inner[at] = _fitted_inside(inner[at], path[1:], text)
     return with_parts(values, values.type, inner)
-
-
-def _too_long(text: _Text) -> SchemaMismatchError:
-    return SchemaMismatchError(
-        column=text.column,
-        reason=f"has the type {text.type}, and a text is longer",
-        hint="Cut it, with left(...) for example, or make the column a STRING.",
-    )

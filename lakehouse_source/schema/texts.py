@@ -49,7 +49,7 @@ def moment_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     type_ = column.type
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         column = column.cast(pa.timestamp(type_.unit, "UTC"))
-    if not pa.types.is_time(type_) and not _in_common_years(column):
+    if not _in_common_years(column):
         return pa.chunked_array([_texts(chunk) for chunk in column.chunks], pa.string())
     text = column.cast(pa.string())
     if not pa.types.is_date(type_):
@@ -60,7 +60,7 @@ def moment_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _counts(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    return column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
 def _unit_ns(type_: pa.DataType) -> int:
@@ -114,7 +114,7 @@ def cast_to_string(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return _convert_distinct(
             count.cast(pa.string()), lambda text: _interval(int(text), type_.unit)
         )
-    if t.is_timestamp(type_) or t.is_time(type_) or t.is_date(type_):
+    if t.is_temporal(type_):
         return moment_texts(column)
     return column.cast(pa.string())
 

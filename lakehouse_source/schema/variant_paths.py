@@ -79,6 +79,11 @@ def split(text: str) -> tuple[str, Path] | None:
     return (column, names) if colon and all(map(can_be_named, names)) else None
 
 
+def without_paths(schema: pa.Schema) -> list[pa.Field]:
+    """The columns of VARIANT for which no path was chosen."""
+    return [field for field in schema if is_variant(field.type) and not paths_of(field)]
+
+
 def can_be_named(name: str) -> bool:
     """Tell whether a path can have a name in it."""
     return bool(name) and name.isprintable() and not set(name) & set(".[]'\"` :")

@@ -54,14 +54,6 @@ from lakehouse_source.schema.merge import dataframe_schema, storage_schema
 from lakehouse_source.schema.ordinal import domain, from_ordinal
 from lakehouse_source.schema.variant import VARIANT, is_variant
 
-# --- Converts Spark's types to dataset types and back.
-#
-# Arrow has no type for collations, the fields of intervals, and vectors and matrices of Spark ML.
-# These, and the metadata of columns, are stored as Spark's own JSON in the metadata of the Arrow
-# field. So a frame is read with the types that it was written with. Its columns become nullable, as
-# in Delta and in plain Parquet.
-
-
 # Spark keeps defaults of columns in their metadata; plake keeps them as values.
 SPARK_DEFAULTS = frozenset({"CURRENT_DEFAULT", "EXISTS_DEFAULT"})
 
@@ -300,14 +292,12 @@ def _nullable_like(spark: DataType, arrow: pa.DataType) -> DataType:
 
     def inside(part: DataType, child: pa.Field) -> DataType:
         own = _marked_type(child)
-        return _nullable_like(part, child.type) if own is None else _text_without_length(own)
+        if own is None:
+            return _nullable_like(part, child.type)
+        return StringType() if isinstance(own, _LENGTHS) else own
 
     parts = [inside(*pair) for pair in zip(_children(spark), children(arrow))]
     return _rebuilt(spark, parts, arrow)
-
-
-def _text_without_length(type_: DataType) -> DataType:
-    return StringType() if isinstance(type_, _LENGTHS) else type_
 
 
 def _parts(type_: DataType) -> Iterator[DataType]:

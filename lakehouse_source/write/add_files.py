@@ -95,11 +95,7 @@ def file_with_rows_left(
     return None
 
 
-# --- Existing Parquet files become part of a dataset; they are not rewritten.
-#
-# First all footers are read, and a file that cannot be added is refused, before the catalog is
-# changed. Then one commit adds all files, as an append does. The files stay where they are and are
-# never deleted: not when the commit fails, and not by vacuum.
+# --- The commit.
 
 
 # How many footers are read at the same time. Reads from a local disk do not wait, so threads only

@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from lakehouse_source.catalog import Catalog
 from lakehouse_source.catalog.base import CatalogTransaction, in_transaction, is_committed
 from lakehouse_source.deletion import Positions, VectorError, decode
-from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError
+from lakehouse_source.errors import CorruptDatasetError, InvalidOptionError, needs_package
 from lakehouse_source.model import DeletionVector, FileMetadata, WriteResult
 from lakehouse_source.parquet.foreign import ForeignFile, ForeignSchema
 from lakehouse_source.parquet.names import own_name
@@ -152,11 +152,7 @@ def read_version(root: Storage, version: int | None) -> DeltaVersion:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
     except ImportError:
-        raise InvalidOptionError(
-            option="format",
-            value="delta",
-            reason="needs the package deltalake: pip install 'plake[delta]'.",
-        ) from None
+        raise needs_package("format", "delta", "deltalake", "delta") from None
     with TemporaryDirectory(prefix="plake-delta-") as copy:
         number = _copy_log(root, Path(copy), version)
         try:

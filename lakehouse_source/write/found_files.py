@@ -286,7 +286,7 @@ def schema_of_new(found: Sequence[FoundFile], types: Mapping[str, pa.DataType]) 
         elif in_file is not None:
             type_ = storage_type(in_file.type, key)
         else:
-            type_ = inferred_type(_text_of(one, key) for one in found)
+            type_ = inferred_type([one.texts[key] for one in found])
         partitions.append(pa.field(key, type_))
     schema: pa.Schema | None = None
     for one in _one_per_schema(found):
@@ -365,10 +365,6 @@ def _nullable(fields: Sequence[pa.Field]) -> pa.Schema:
 
 def _bare(fields: Sequence[pa.Field]) -> pa.Schema:
     return without_metadata(pa.schema(fields))
-
-
-def _text_of(one: FoundFile, key: str) -> str | None:
-    return one.texts[key]
 
 
 def _one_per_schema(found: Sequence[FoundFile]) -> Iterator[FoundFile]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,14 @@ from lakehouse_source.catalog.backends.sqlite_checks import (
     is_new_catalog,
 )
 from lakehouse_source.catalog.sql.migrations import TABLES
+from lakehouse_source.catalog.sql.statements import TRANSACTION_COLUMNS
 from lakehouse_source.catalog.sql.write_states import described
 from lakehouse_source.errors import (
     CatalogUnavailableError,
     DatasetNotFoundError,
     InvalidOptionError,
 )
+from lakehouse_source.model import TransactionRecord
 from tests.catalog_contract import URI, CatalogContract, bound, commit, file_of, point
 
 pytestmark = pytest.mark.slow
@@ -136,6 +139,16 @@ def test_sqlite_utils_sees_the_documented_tables(path: Path) -> None:
         assert list(database["row_groups"].columns_dict)[:6] == [
             "id", "file_id", "row_group_index", "row_count", "stats_min_json", "stats_max_json",
         ]  # fmt: skip
+
+
+def test_a_commit_is_read_copied_and_recorded_with_all_of_its_columns(path: Path) -> None:
+    with open_catalog(f"sqlite://{path}") as catalog, catalog.read():
+        pass
+    with closing(sqlite3.connect(path)) as connection:
+        stored = {row[1] for row in connection.execute("PRAGMA table_info(transactions)")}
+    assert stored == {"id", "dataset_id", *TRANSACTION_COLUMNS}
+    names = [field.name for field in fields(TransactionRecord)]
+    assert names == [column.removesuffix("_json") for column in TRANSACTION_COLUMNS]
 
 
 def test_a_new_catalog_does_not_wait_for_sqlite_utils(path: Path) -> None:

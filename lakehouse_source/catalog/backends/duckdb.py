@@ -58,11 +58,7 @@ DUCKDB = Dialect(
 )
 
 
-# --- The catalog in one DuckDB file, for one process at a time.
-#
-# DuckDB lets one process open a file. Its threads get snapshots but no locks: transactions that
-# change the same rows fail instead of waiting. So a lock of this process makes writers take turns;
-# no other process can have the file open.
+# --- The catalog.
 
 
 # From this number of rows on, rows are inserted as one Arrow table: a statement per row takes 0.2

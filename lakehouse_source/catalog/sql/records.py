@@ -125,10 +125,11 @@ def transaction_records(rows: Iterable[Row], catalog: str) -> list[TransactionRe
             txn_version,
             committed_by,
             _texts(committer, catalog),
+            *others,
         )
         for (
             version, timestamp, operation, metadata, summary, write_id, txn_app_id, txn_version,
-            committed_by, committer,
+            committed_by, committer, *others,
         ) in rows
     ]  # fmt: skip
 

@@ -146,11 +146,12 @@ _OLD_BRANCHES = (
 # The branch gets the history of the dataset, so that streams and idempotency pairs continue. Ids of
 # writes are unique: those of the copies begin with the id of the write that made the branch.
 _COPY_HISTORY = (
-    "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
-    "summary_json, write_id, txn_app_id, txn_version, committed_by, committer_json) "
-    "SELECT b.branch_id, t.version, t.timestamp, "
-    "t.operation, t.metadata_json, t.summary_json, CAST(? AS TEXT) || ':' || t.write_id, "
-    "t.txn_app_id, t.txn_version, t.committed_by, t.committer_json FROM dataset_branches AS b "
+    f"INSERT INTO transactions (dataset_id, {', '.join(sql.TRANSACTION_COLUMNS)}) "
+    "SELECT b.branch_id, "
+    + ", ".join(f"t.{one}" for one in sql.TRANSACTION_COLUMNS).replace(
+        "t.write_id", "CAST(? AS TEXT) || ':' || t.write_id"
+    )
+    + " FROM dataset_branches AS b "
     "JOIN transactions AS t ON t.dataset_id = b.dataset_id AND t.version <= b.base_version "
     "WHERE b.branch_id = ? ORDER BY t.version"
 )

@@ -205,10 +205,12 @@ SCHEMA_AFTER = (
 )
 SCHEMAS = "SELECT version, arrow_schema FROM schema_versions WHERE dataset_id = ? ORDER BY version"
 
-_TRANSACTION = (
-    "SELECT version, timestamp, operation, metadata_json, summary_json, write_id, "
-    "txn_app_id, txn_version, committed_by, committer_json FROM transactions"
+# The columns of a commit, in the order of the fields of `TransactionRecord`: new ones come last.
+TRANSACTION_COLUMNS = (
+    *("version", "timestamp", "operation", "metadata_json", "summary_json", "write_id"),
+    *("txn_app_id", "txn_version", "committed_by", "committer_json"),
 )
+_TRANSACTION = f"SELECT {', '.join(TRANSACTION_COLUMNS)} FROM transactions"
 TRANSACTIONS = f"{_TRANSACTION} WHERE dataset_id = ? ORDER BY version DESC LIMIT ?"
 TRANSACTIONS_SINCE = f"{_TRANSACTION} WHERE dataset_id = ? AND version > ? ORDER BY version"
 FIRST_TRANSACTIONS_SINCE = f"{TRANSACTIONS_SINCE} LIMIT ?"
@@ -441,8 +443,7 @@ ADVANCE = (
 INSERT_SCHEMA = "INSERT INTO schema_versions (dataset_id, version, arrow_schema) VALUES (?, ?, ?)"
 # Comes after ADVANCE, and does nothing if ADVANCE changed nothing.
 INSERT_TRANSACTION = (
-    "INSERT INTO transactions (dataset_id, version, timestamp, operation, metadata_json, "
-    "summary_json, write_id, txn_app_id, txn_version, committed_by, committer_json) SELECT ?, ?, "
+    f"INSERT INTO transactions (dataset_id, {', '.join(TRANSACTION_COLUMNS)}) SELECT ?, ?, "
     "{greatest}({now}, 1 + coalesce((SELECT timestamp FROM transactions WHERE dataset_id = ? "
     "ORDER BY timestamp DESC LIMIT 1), 0)), ?, ?, ?, ?, ?, ?, "
     "coalesce({login}, ?), ? "

@@ -250,7 +250,6 @@ AND = ("and_kleene", "and")
 _OR = ("or_kleene", "or")
 _NAN = float("nan")
 _MATCH_NULL = 0  # of Arrow's SetLookupOptions: NULL in the list matches NULL
-_KINDS_COMPARED = ("bool", "string", "binary", "date", "time", "duration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,14 +455,8 @@ def _compares_alike(column: Domain, value: pa.Scalar) -> bool:
     is implied.
     """
     other = domain(value.type)
-    if column.kind in _KINDS_COMPARED and other.kind == column.kind:
-        return True
-    if column.kind == "timestamp":
-        return (other.kind == "timestamp" and other.zoned == column.zoned) or (
-            other.kind == "date" and not column.zoned
-        )
-    if column.kind == "date":
-        return other.kind == "timestamp" and not other.zoned
+    if {column.kind, other.kind} == {"date", "timestamp"}:
+        return not (column.zoned or other.zoned)
     if column.kind == "int":
         if other.kind == "int":
             # Signed and unsigned integers of 64 bits have no common type.
@@ -474,7 +467,8 @@ def _compares_alike(column: Domain, value: pa.Scalar) -> bool:
     if column.kind == "float" and column.bits > 16:
         exact = 1 << (24 if column.bits == 32 else 53)
         return other.kind == "float" or (other.kind == "int" and abs(value.as_py()) <= exact)
-    return False
+    alike = column.kind == other.kind and column.zoned == other.zoned
+    return alike and column.ordered and column.kind != "float"
 
 
 def _is_in(operand: _Operand, options: pa.StructScalar, truth: bool) -> Node | None:
@@ -506,7 +500,7 @@ def _lists_alike(column: pa.DataType, listed: pa.DataType) -> bool:
         return False
     if mine.kind == "decimal":
         return mine.scale >= other.scale
-    if mine.kind in ("timestamp", "time", "duration"):
+    if mine.temporal and mine.kind != "date":
         return other.unit_ns % mine.unit_ns == 0
     return mine.kind in ("int", "string", "binary")
 

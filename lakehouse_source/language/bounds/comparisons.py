@@ -62,11 +62,11 @@ from lakehouse_source.language.nodes import (
     names,
     walk,
 )
-from lakehouse_source.language.types import INSTANT, WALL
-from lakehouse_source.language.values import Timestamp, parse_date, parse_time, parse_timestamp
+from lakehouse_source.language.types import WALL
+from lakehouse_source.language.values import READ_TYPED, Timestamp, parse_timestamp
 from lakehouse_source.model import Ordinal
 from lakehouse_source.schema import fields as schemas
-from lakehouse_source.schema.ordinal import DAY_NS, EPOCH, EPOCH_DATE, domain
+from lakehouse_source.schema.ordinal import DAY_NS, EPOCH_DATE, domain
 from lakehouse_source.schema.paths import find_path
 from lakehouse_source.schema.variant_paths import KINDS, paths_of
 from lakehouse_source.schema.variant_storage import has_variant
@@ -427,7 +427,7 @@ def constant_of(node: Node) -> Constant:
     if isinstance(node, Interval):
         return timedelta(microseconds=node.microseconds)
     try:
-        if isinstance(node, Cast) and _is_moment(node.to):
+        if isinstance(node, Cast) and node.to in READ_TYPED:
             return _moment(constant_of(node.value), node.to)
         found = _computed(node)
     except (ValueError, ArithmeticError):
@@ -452,7 +452,7 @@ def _computed(node: Node) -> Literal:
     """
     if isinstance(node, Literal):
         return node
-    if not isinstance(node, Cast) or node.safe or _is_moment(node.to):
+    if not isinstance(node, Cast) or node.safe or node.to in READ_TYPED:
         raise NoComparison
     given = _computed(node.value)
     if given.value is None or given.type == node.to:
@@ -460,10 +460,6 @@ def _computed(node: Node) -> Literal:
     kernel, _ = cast_kernel(given.type, node.to, timezone.utc)
     values = kernel(unlisted([given.value], given.type))
     return Literal(listed(values)[0], node.to)
-
-
-def _is_moment(type_: pa.DataType) -> bool:
-    return type_ in (pa.date32(), INSTANT, WALL, pa.time64("us"))
 
 
 def _moment(value: Constant, to: pa.DataType) -> Constant:
@@ -474,21 +470,16 @@ def _moment(value: Constant, to: pa.DataType) -> Constant:
     """
     if value is None:
         return None
-    if pa.types.is_time(to) and isinstance(value, str):
-        micros, rest = divmod(parse_time(value), 1000)
-        if not rest:
-            return (EPOCH + timedelta(microseconds=micros)).time()
+    if isinstance(value, str):
+        found = READ_TYPED[to](value)
+        if found is not None and not (to == WALL and found.zoned):
+            return found  # type: ignore[no-any-return]
     elif pa.types.is_date(to):
-        if isinstance(value, str):
-            return parse_date(value)
         if isinstance(value, date) and not isinstance(value, datetime):
             return value
-    elif isinstance(value, str):
-        moment = parse_timestamp(value)
-        if to.tz is not None or not moment.zoned:
-            return moment
-    elif isinstance(value, date):
-        return Timestamp((value - EPOCH_DATE).days * DAY_NS, False)
-    elif isinstance(value, Timestamp):
-        return value
+    elif pa.types.is_timestamp(to):
+        if isinstance(value, date):
+            return Timestamp((value - EPOCH_DATE).days * DAY_NS, False)
+        if isinstance(value, Timestamp):
+            return value
     raise NoComparison

@@ -23,7 +23,7 @@ from lakehouse_source.language.functions.rows import (
     strict,
 )
 from lakehouse_source.language.nodes import Call, Literal, Node
-from lakehouse_source.language.types import is_atomic, is_float, is_moment, spark_name
+from lakehouse_source.language.types import is_compared, is_float, is_moment, spark_name
 from lakehouse_source.language.values import Failure
 from lakehouse_source.schema.variant import is_variant
 
@@ -150,7 +150,7 @@ def kernel_of(op: str, type_: pa.DataType) -> Kernel:
     Raises:
         Failure: values of the type are not compared.
     """
-    if not (is_atomic(type_) or pa.types.is_null(type_) or pa.types.is_time(type_)):
+    if not (is_compared(type_) or pa.types.is_null(type_)):
         raise Failure(f"values of type {spark_name(type_)} are not compared")
     if pa.types.is_null(type_):
         return lambda left, right: pa.nulls(len(left), pa.bool_())

@@ -120,7 +120,7 @@ def _encoded(value: Any, kind: Any) -> Any:
         for place, member in enumerate(inner):
             if _is_structure(member) and _has_kind(value, member):
                 return {str(place): _encoded(value, member)}
-    elif kind is Any or _is_scalar(kind):
+    elif kind in (Any, type(None)) or kind in _SCALARS:
         pass
     else:
         raise TypeError(f"{type(value).__name__} is no {kind}")
@@ -172,10 +172,6 @@ def _members(inner: tuple[Any, ...], count: int) -> tuple[Any, ...]:
 
 def _is_structure(kind: Any) -> bool:
     return dataclasses.is_dataclass(kind) or _is_enum(kind) or typing.get_origin(kind) is not None
-
-
-def _is_scalar(kind: Any) -> bool:
-    return kind is type(None) or kind in _SCALARS
 
 
 def _is_enum(kind: Any) -> bool:

@@ -20,7 +20,7 @@ from lakehouse_source.spark.session.catalog_request import Request, place_of
 from lakehouse_source.spark.session.options import Options
 from lakehouse_source.spark.types import quoted
 from lakehouse_source.spark.writing.column_changes import change_column
-from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, layout_of
+from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, PROPERTIES, layout_of
 from lakehouse_source.write.metadata.set_properties import set_properties, set_table_properties
 
 # Spark's own keys among the properties of a table.
@@ -28,7 +28,7 @@ LOCATION = "location"
 PROVIDER = "provider"
 RESERVED = {LOCATION, PROVIDER, "external", "is_managed_location", "table_type", "owner"}
 _LISTS = ("index_columns", *(name for name, kind in KINDS.items() if kind == COLUMNS))
-OWN = (*LAYOUT_KEYWORDS, "index_columns", "expire_rows")
+OWN = tuple(name for name in PROPERTIES if name != "partition_by")
 # Names that a table property cannot set.
 _REFUSED = {
     "partition_by": "is not set by TBLPROPERTIES: use PARTITIONED BY.",
@@ -81,10 +81,8 @@ def _value(name: str, text: str) -> Any:
 def shown(properties: DatasetProperties) -> dict[str, str]:
     """The result of SHOW TBLPROPERTIES: the user's properties, and plake's chosen ones."""
     own: dict[str, Any] = properties.layout.to_json()
-    if properties.index_columns is not None:
-        own["index_columns"] = properties.index_columns
-    if properties.expire_rows is not None:
-        own["expire_rows"] = properties.expire_rows
+    others = ((name, getattr(properties, name)) for name in OWN if name not in KINDS)
+    own.update((name, value) for name, value in others if value is not None)
     return {**properties.table_properties, **{name: _text(value) for name, value in own.items()}}
 
 

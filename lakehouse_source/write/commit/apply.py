@@ -530,7 +530,8 @@ def apply_commit(
         txn_version=options.txn_version,
         claim=locked.claim,
         new_rows=sum(file.row_count for file in commit.files),
-        committer=_committer(options),
+        # The process knows the engine if it is not DuckDB.
+        committer={"engine": "duckdb" if options.writer == "duckdb" else "", **options.committer},
     )
     reach("transaction written")
     if not recorded:
@@ -553,11 +554,6 @@ def committed_before(
     """The commit that a write repeats: its application committed this number or a later one."""
     pair = _pair(options)
     return None if pair is None else reader.repeated(record.id, *pair)
-
-
-def _committer(options: WriteOptions) -> Mapping[str, str]:
-    """What the writer tells of itself; the process knows the engine if it is not DuckDB."""
-    return {"engine": "duckdb" if options.writer == "duckdb" else "", **options.committer}
 
 
 def _pair(options: WriteOptions) -> tuple[str, int] | None:

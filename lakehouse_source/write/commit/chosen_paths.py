@@ -28,6 +28,7 @@ from lakehouse_source.schema.variant_paths import (
     paths_of,
     texts_of,
     with_paths,
+    without_paths,
 )
 
 # How many files' row groups are in memory while index rows are computed.
@@ -45,14 +46,13 @@ def with_chosen_paths(
 ) -> pa.Schema:
     """The schema with the paths that new files chose; the same one if there are none."""
     texts = list[str]()
-    for field in schema:
-        if is_variant(field.type) and not paths_of(field):
-            counts = Counter[Path]()
-            for file in files:
-                own = next((one for one in file.schema if field_id(one) == field_id(field)), None)
-                for path in () if own is None else paths_of(own):
-                    counts[path] += file.row_count
-            texts += [f"{field.name}:{'.'.join(path)}" for path in _apart(counts, most)]
+    for field in without_paths(schema):
+        counts = Counter[Path]()
+        for file in files:
+            own = next((one for one in file.schema if field_id(one) == field_id(field)), None)
+            for path in () if own is None else paths_of(own):
+                counts[path] += file.row_count
+        texts += [f"{field.name}:{'.'.join(path)}" for path in _apart(counts, most)]
     if not texts or _live_files(tx, record) > _MOST_FILES:
         return schema
     first = max(record.properties.last_field_id, max_id(schema)) + 1

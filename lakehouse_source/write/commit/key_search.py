@@ -327,7 +327,7 @@ def _mark_of(values: Places) -> Places:
 def _ordinals(values: pa.Array) -> npt.NDArray[Any]:
     """The values in the form of bounds, as numbers where these have 64 bits."""
     type_, kind = values.type, domain(values.type).kind
-    if kind in ("date", "timestamp", "time"):
+    if domain(type_).temporal:
         values = values.view(pa.int32() if type_.bit_width == 32 else pa.int64())
     elif kind == "bool":
         values = values.cast(pa.int8())

@@ -35,6 +35,8 @@ from lakehouse_source.write.commit.conflicts import Change, Collision, conflict
 AUTO_COMPACT_MIN_FILES = 50
 CODECS = ("zstd", "snappy", "lz4", "gzip", "brotli", "none")
 LAYOUT_KEYWORDS = tuple(KINDS)
+# The keywords of `Dataset.set_properties`.
+PROPERTIES = ("partition_by", *LAYOUT_KEYWORDS, "index_columns", "expire_rows")
 
 
 def layout_of(given: Mapping[str, Any]) -> Layout:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 import uuid6
 
-from lakehouse_source.arguments import text
+from lakehouse_source.arguments import name_text, text
 from lakehouse_source.catalog.base import (
     Catalog,
     CatalogReader,
@@ -45,12 +45,11 @@ from lakehouse_source.write.commit.transaction import locked
 # --- Tags: names of versions, which expiry keeps.
 
 
-_LONGEST = 255
-
-
 def tag(catalog: Catalog, address: Address, name: str, version: int) -> None:
     """Give a tag to a version."""
-    _check_tag(name)
+    if version_number(name_text("tag", name)) is not None:
+        reason = "reads like the number of a version."
+        raise InvalidOptionError(option="tag", value=name, reason=reason)
 
     def give(tx: CatalogTransaction) -> None:
         # Under the lock: no expiry removes the version at the same time.
@@ -90,16 +89,6 @@ def drop_tag(catalog: Catalog, address: Address, name: str) -> None:
         return name not in tx.tags(dataset_id)
 
     in_transaction(catalog, address.uri, "", drop, carried_out=is_dropped, resolve=False)
-
-
-def _check_tag(name: str) -> None:
-    reason = None
-    if not text("tag", name).strip() or len(name) > _LONGEST or "\0" in name:
-        reason = f"must be a text of 1 to {_LONGEST} characters without NUL."
-    elif version_number(name) is not None:
-        reason = "reads like the number of a version."
-    if reason is not None:
-        raise InvalidOptionError(option="tag", value=name, reason=reason)
 
 
 # --- Branches of a dataset: made, listed, dropped, and taken over by the dataset.

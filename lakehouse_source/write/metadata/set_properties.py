@@ -25,7 +25,7 @@ from lakehouse_source.write.commit.chosen_paths import rebuild_index
 from lakehouse_source.write.commit.conflicts import SCHEMA_CHANGED
 from lakehouse_source.write.commit.evolution import evolve_properties, with_paths_of
 from lakehouse_source.write.commit.metadata_commit import NewMetadata, commit_metadata, conflict
-from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, fitted, layout_of
+from lakehouse_source.write.commit.options import LAYOUT_KEYWORDS, PROPERTIES, fitted, layout_of
 from lakehouse_source.write.commit.stored_rows import Suspects
 from lakehouse_source.write.statements.delete_and_update import expired_rows
 
@@ -116,9 +116,6 @@ def _check_is_free(record: DatasetRecord, new: Constraint) -> None:
         raise InvalidOptionError(option="constraint", value=new.name, reason=reason)
 
 
-_KEYWORDS = ("partition_by", *LAYOUT_KEYWORDS, "index_columns", "expire_rows")
-
-
 def set_properties(
     catalog: Catalog,
     address: Address,
@@ -137,8 +134,8 @@ def set_properties(
         CommitUnknownError: the catalog was lost during the commit.
     """
     for name in given:
-        if name not in _KEYWORDS:
-            raise InvalidOptionError(option=name, reason="is not a property.", known=_KEYWORDS)
+        if name not in PROPERTIES:
+            raise InvalidOptionError(option=name, reason="is not a property.", known=PROPERTIES)
     layout = layout_of({name: given[name] for name in LAYOUT_KEYWORDS if name in given})
     named = {
         name: column_names(name, given.get(name)) for name in ("partition_by", "index_columns")
