@@ -208,6 +208,12 @@ class Address:
         """Tell whether this is the address of a branch."""
         return split_branch(self.uri)[1] is not None
 
+    def refuse_branch(self, advice: str) -> None:
+        """Refuse the address of a branch; `advice` is a sentence on what to do."""
+        if self.is_branch:
+            reason = f"is a branch. {advice}"
+            raise InvalidOptionError(option="path", value=self.uri, reason=reason)
+
     def is_at(self, uri: str) -> bool:
         """Tell whether a canonical URI means the same folder, and the same branch."""
         same_branch = split_branch(uri)[1] == split_branch(self.uri)[1]
