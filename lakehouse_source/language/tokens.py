@@ -194,7 +194,6 @@ _NUMBERS = {
     **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), range(1, 2)),
     "TIME": range(2),
 }
-_OTHER_TYPES = ("VOID", "VARIANT")
 _NESTED_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL")
 
 
@@ -280,7 +279,7 @@ class Literals(Tokens):
         token = self._see()
         if token.upper in _NESTED_TYPES:
             return self._nested_type()
-        if token.upper not in NAMED and token.upper not in _OTHER_TYPES:
+        if token.upper not in NAMED and token.upper != "VOID":
             self._fail("the name of a type is expected")
         self._next += 1
         numbers = list[int]()
