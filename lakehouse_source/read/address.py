@@ -48,11 +48,7 @@ def name_of(given: str, catalog: CatalogLike) -> QualifiedName | None:
 
 
 def _uri_of_name(given: str, name: QualifiedName, catalog: CatalogLike) -> str | None:
-    """The URI of the dataset with this name; None: no dataset has the name.
-
-    Raises:
-        InvalidOptionError: a view has the name.
-    """
+    """The URI of the dataset with this name; None: no dataset has the name."""
     folder, branch = split_branch(given.strip())
     try:
         opened = open_catalog(catalog, dataset_uri=folder, create=False)
