@@ -640,7 +640,7 @@ MUTANTS = [
     *_in(
         "layout.py",
         ("verbs/test_cluster.py",),
-        ("a piece is sorted again and again", "if len(runs) <= most_runs:", "if len(runs) < 2:"),
+        ("a piece is sorted again and again", "if len(runs) <= MOST_RUNS:", "if len(runs) < 2:"),
         ("pieces share files", "taken.update(found)", "pass"),
     ),
     *_in(

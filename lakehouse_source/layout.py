@@ -378,7 +378,7 @@ class PlacedFiles:
         return held
 
 
-def merges(files: PlacedFiles, most_runs: int = MOST_RUNS) -> Iterator[list[int]]:
+def merges(files: PlacedFiles) -> Iterator[list[int]]:
     """Sets of files to sort together, as places; the deepest overlap comes first.
 
     The sets are disjoint. If they leave overlap, another look after the sort finds it.
@@ -391,24 +391,24 @@ def merges(files: PlacedFiles, most_runs: int = MOST_RUNS) -> Iterator[list[int]
     counted = []
     for point in _points(files):
         count = pc.sum(files.holding(point)).as_py()
-        if count > most_runs:
+        if count > MOST_RUNS:
             counted.append((count, point))
     taken: set[int] = set()
     for _, point in sorted(counted, reverse=True):
         places = pc.indices_nonzero(files.holding(point)).to_pylist()
         runs = {files.runs[place] for place in places if place not in taken}
-        if len(runs) <= most_runs:
+        if len(runs) <= MOST_RUNS:
             continue
         ascending = sorted(runs, key=lambda run: (bytes_of[run], run))
-        chosen = _chosen(ascending, bytes_of, most_runs)
+        chosen = _chosen(ascending, bytes_of)
         found = _overlapping(files, chosen, members, taken)
         taken.update(found)
         yield found
 
 
-def _chosen(ascending: Sequence[int], bytes_of: dict[int, int], most_runs: int) -> Sequence[int]:
-    """The smallest runs, so that at most `most_runs` are left, and runs of similar size."""
-    count = len(ascending) - most_runs + 1
+def _chosen(ascending: Sequence[int], bytes_of: dict[int, int]) -> Sequence[int]:
+    """The smallest runs, so that at most `MOST_RUNS` are left, and runs of similar size."""
+    count = len(ascending) - MOST_RUNS + 1
     size = sum(bytes_of[run] for run in ascending[:count])
     while count < len(ascending) and bytes_of[ascending[count]] <= SIZE_RATIO * size:
         size += bytes_of[ascending[count]]

@@ -237,9 +237,6 @@ def _check_not_relative(path: str, scheme: str, shown: str) -> None:
 
     Three slashes and an absolute path count like four, except for a new file whose folder also
     exists relative to the current folder.
-
-    Raises:
-        InvalidOptionError
     """
     if os.path.lexists(path):
         return

@@ -82,12 +82,7 @@ def erase(
         StorageError, CorruptDatasetError: a file cannot be read or written; nothing was erased.
         CommitUnknownError: the catalog was lost during the commit. Erase again.
     """
-    if address.is_branch:
-        raise InvalidOptionError(
-            option="path",
-            value=address.uri,
-            reason="is a branch. Erase in the dataset, which erases in its branches too.",
-        )
+    address.refuse_branch("Erase in the dataset, which erases in its branches too.")
     if where is None:
         raise InvalidOptionError(option="where", reason="is missing: say which rows are erased.")
     if foreign not in FOREIGN:

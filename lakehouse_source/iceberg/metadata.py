@@ -385,12 +385,7 @@ def export_iceberg(
         IcebergUnsupportedError: Iceberg cannot express the dataset.
         ForeignFolderError: the folder belongs to another catalog.
     """
-    if address.is_branch:
-        raise InvalidOptionError(
-            option="path",
-            value=address.uri,
-            reason="is a branch. Export the dataset: its branches are references of the table.",
-        )
+    address.refuse_branch("Export the dataset: its branches are references of the table.")
     storage = Storage(address.location)
     check_owner(catalog, storage)
     _hinted(storage)

@@ -111,9 +111,6 @@ def _check_size(node: Node, text: str) -> None:
 
     BETWEEN and CASE of a value repeat this value: each level of nesting doubles the number of
     copies.
-
-    Raises:
-        InvalidPredicateError
     """
     sizes: dict[int, int] = {}
 

@@ -21,6 +21,7 @@ from lakehouse_source.language.nodes import (
 )
 from lakehouse_source.language.types import NAMED
 from lakehouse_source.language.values import READ_TYPED
+from lakehouse_source.schema.types import card
 
 # --- SQL texts as tokens, and the value of a token of text.
 #
@@ -192,9 +193,7 @@ _LENGTH = re.compile(r"\s*([+-]?\d{1,28}(\.\d{1,28})?)\s*(?:([A-Za-z]+)\s*)?", r
 _NUMBERS = {
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), range(3)),
     **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), range(1, 2)),
-    "TIME": range(2),
 }
-_OTHER_TYPES = ("VOID", "VARIANT")
 _NESTED_TYPES = ("ARRAY", "MAP", "STRUCT", "INTERVAL")
 
 
@@ -280,7 +279,7 @@ class Literals(Tokens):
         token = self._see()
         if token.upper in _NESTED_TYPES:
             return self._nested_type()
-        if token.upper not in NAMED and token.upper not in _OTHER_TYPES:
+        if token.upper not in NAMED and token.upper != "VOID":
             self._fail("the name of a type is expected")
         self._next += 1
         numbers = list[int]()
@@ -292,18 +291,20 @@ class Literals(Tokens):
                 if not self._take(","):
                     break
             self._expect(")")
+        known = NAMED.get(token.upper)
+        digits = 0 if known is None else card(known).digits
         is_decimal = token.upper in ("DECIMAL", "DEC", "NUMERIC")
         fit = len(numbers) in _NUMBERS.get(token.upper, range(1))
         if is_decimal:  # digits, and of these behind the point
             precision, scale = [*numbers, *(10, 0)[len(numbers) :]][:2]
             fit = fit and 1 <= precision <= 38 and scale <= precision
-        elif token.upper == "TIME":
-            fit = fit and all(number <= 6 for number in numbers)
+        elif digits:
+            fit = len(numbers) < 2 and all(number <= digits for number in numbers)
         if not fit:
             refuse(self._text, f"{token.written} does not take these numbers", token.start)
         if is_decimal:
             return pa.decimal128(precision, scale)
-        return None if token.upper == "TIME" and numbers else NAMED.get(token.upper)
+        return None if digits and numbers else known
 
     def _nested_type(self) -> pa.DataType | None:
         """No cast to a type with fields is supported, so that its name is not read."""

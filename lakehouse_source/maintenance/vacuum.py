@@ -404,12 +404,7 @@ def vacuum_dataset(
     """
     began = time.perf_counter()
     options.check()
-    if address.is_branch:
-        raise InvalidOptionError(
-            option="path",
-            value=address.uri,
-            reason="is a branch. Vacuum the dataset, which vacuums its branches too.",
-        )
+    address.refuse_branch("Vacuum the dataset, which vacuums its branches too.")
 
     def begin(tx: CatalogTransaction) -> None:
         # A login that may not remove commits is refused before a file is deleted.

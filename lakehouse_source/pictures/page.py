@@ -121,11 +121,11 @@ def bottom_axis(ticks: Sequence[Tick], height: float, name: str) -> Markup:
     )
 
 
-def left_axis(scale: Scale, height: float, *, top: float = TOP) -> Markup:
+def left_axis(scale: Scale, height: float) -> Markup:
     """The axis on the left: lines at its ticks and their texts."""
     parts = []
     for tick in scale.ticks(height):
-        y = top + height - tick.at * height
+        y = TOP + height - tick.at * height
         parts += [
             element("line", x1=LEFT, x2=LEFT + INNER, y1=y, y2=y, class_="grid"),
             element("text", tick.text, x=LEFT - 8, y=y + 4, text_anchor="end"),

@@ -48,11 +48,7 @@ def name_of(given: str, catalog: CatalogLike) -> QualifiedName | None:
 
 
 def _uri_of_name(given: str, name: QualifiedName, catalog: CatalogLike) -> str | None:
-    """The URI of the dataset with this name; None: no dataset has the name.
-
-    Raises:
-        InvalidOptionError: a view has the name.
-    """
+    """The URI of the dataset with this name; None: no dataset has the name."""
     folder, branch = split_branch(given.strip())
     try:
         opened = open_catalog(catalog, dataset_uri=folder, create=False)
@@ -207,6 +203,12 @@ class Address:
     def is_branch(self) -> bool:
         """Tell whether this is the address of a branch."""
         return split_branch(self.uri)[1] is not None
+
+    def refuse_branch(self, advice: str) -> None:
+        """Refuse the address of a branch; `advice` is a sentence on what to do."""
+        if self.is_branch:
+            reason = f"is a branch. {advice}"
+            raise InvalidOptionError(option="path", value=self.uri, reason=reason)
 
     def is_at(self, uri: str) -> bool:
         """Tell whether a canonical URI means the same folder, and the same branch."""

@@ -27,6 +27,8 @@ class Card:
         engines: every engine reads the same values from Parquet.
         spark: Spark's own reader gives the same values.
         text: each value has one text, from which Spark makes the same value.
+        digits: how many digits of a second SQL may write in parentheses after the name; that is
+            then another type, which is not supported. 0: the name takes no number.
     """
 
     sql: tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class Card:
     engines: bool = False
     spark: bool = False
     text: bool = False
+    digits: int = 0
 
 
 def _plain(sql: str, iceberg: str, duckdb: str, *, text: bool = True) -> Card:
@@ -60,7 +63,7 @@ CARDS = {
     pa.string(): _plain("STRING CHAR CHARACTER VARCHAR", "string", "VARCHAR"),
     pa.binary(): _plain("BINARY", "binary", "BLOB", text=False),
     pa.date32(): _plain("DATE", "date", "DATE"),
-    pa.time64("us"): Card(("TIME",), "time", "TIME"),
+    pa.time64("us"): Card(("TIME",), "time", "TIME", digits=6),
     pa.timestamp("ms"): Card((), "timestamp", "TIMESTAMP_MS", text=True),
     pa.timestamp("us"): _plain("TIMESTAMP_NTZ", "timestamp", "TIMESTAMP"),
     pa.timestamp("ns"): Card((), None, "TIMESTAMP_NS"),

@@ -246,11 +246,7 @@ def _route(options: MutableMapping[str, str], own: Mapping[str, Any]) -> None:
 
 
 def _refuse_own(options: MutableMapping[str, str]) -> None:
-    """Refuse options of the planner extension, except its mark of a view, which Python ignores.
-
-    Raises:
-        InvalidOptionError
-    """
+    """Refuse options of the planner extension, except its mark of a view, which Python ignores."""
     for name in [name for name in options if name.lower().startswith(Option.OWN)]:
         if name.lower() not in (Option.VIEW, Option.SEAL):
             raise InvalidOptionError(

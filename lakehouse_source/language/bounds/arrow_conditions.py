@@ -291,11 +291,7 @@ def _terms_of_and(entries: Entries) -> list[Entries]:
 
 
 def _literal(value: Any, type_: pa.DataType) -> Node:
-    """A constant in the type of what it is compared with.
-
-    Raises:
-        InvalidPredicateError: the type does not hold it, so that a comparison might round.
-    """
+    """A constant in the type of what it is compared with."""
     if value != value and pa.types.is_floating(type_):
         return Literal(value, type_)
     try:

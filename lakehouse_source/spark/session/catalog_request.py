@@ -215,11 +215,7 @@ def names_of(request: Request) -> Iterator[DatasetCatalog]:
 
 
 def _refuse_unknown_metadata_table(request: Request) -> None:
-    """Refuse a name that continues after the name of a table.
-
-    Raises:
-        InvalidOptionError: the first parts name a table, and the table does not have the rest.
-    """
+    """Refuse a name that continues after the name of a table."""
     count = _levels(request.identifier)
     parts, further = request.identifier[:count], request.identifier[count:]
     if not further:

@@ -285,11 +285,7 @@ def _paths_of(
     find: Callable[[DataFrame, str], tuple[str, ...] | None],
     option: str,
 ) -> list[tuple[str, ...]]:
-    """Where the columns are that an option names, as the frame spells them, each once.
-
-    Raises:
-        SchemaMismatchError: the frame lacks a column.
-    """
+    """Where the columns are that an option names, as the frame spells them, each once."""
     paths: dict[tuple[str, ...], None] = {}
     for name in names:
         path = find(df, name)

@@ -150,11 +150,7 @@ def _names(
 
 
 def _path_in(text: str, schema: pa.Schema, option: str, known: Sequence[str]) -> str | None:
-    """A path of VARIANT with its column in the schema's spelling; None: it is no such path.
-
-    Raises:
-        InvalidOptionError: files do not have it as a column.
-    """
+    """A path of VARIANT with its column in the schema's spelling; None: it is no such path."""
     parts = split(text)
     field = None if parts is None else find_field(parts[0], schema)
     if parts is None or field is None or not is_variant(field.type):
