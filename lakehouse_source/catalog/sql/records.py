@@ -105,9 +105,8 @@ def dataset_record(row: Sequence[Any], catalog: str) -> DatasetRecord:
     return DatasetRecord(identity, name, base_uri, current_version, parsed, oldest, next_row_id)
 
 
-def _texts(json_text: str | None, catalog: str) -> dict[str, str]:
-    if json_text is None:
-        return {}
+@lru_cache(maxsize=64)  # the commits of a program tell the same
+def _texts(json_text: str, catalog: str) -> dict[str, str]:
     return {name: str(value) for name, value in document(json_text, catalog).items()}
 
 
@@ -124,7 +123,7 @@ def transaction_records(rows: Iterable[Row], catalog: str) -> list[TransactionRe
             txn_app_id,
             txn_version,
             committed_by,
-            _texts(committer, catalog),
+            {} if committer is None else dict(_texts(committer, catalog)),
             *others,
         )
         for (
