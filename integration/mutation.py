@@ -1713,6 +1713,11 @@ MUTANTS = [
         "pruning/evaluate.py",
         PURE,
         (
+            "a file of one text is decided by the wrong end of it",
+            'elif node.form == "suffix":',
+            'elif node.form != "suffix":',
+        ),
+        (
             "<= decided as <",
             "may = lower is None or lower <= value",
             "may = lower is None or lower < value",
@@ -2738,6 +2743,11 @@ MUTANTS = [
             "if False:",
         ),
         (
+            "IN without 0.0 finds -0.0",
+            "both_zeros = node.column.is_float and 0.0 in near",
+            "both_zeros = node.column.is_float",
+        ),
+        (
             "IN (0.0) misses -0.0",
             "both_zeros = node.column.is_float and 0.0 in near",
             "both_zeros = False",
@@ -2803,6 +2813,11 @@ MUTANTS = [
     *_in(
         "language/bounds/place.py",
         LANGUAGE,
+        (
+            "a text in a list of conditions is no number",
+            'whole = column.kind == "int"\n        value = parse_number(value, exact=whole)',
+            "raise _refusal(value, column)",
+        ),
         (
             "a literal out of range is never equal, NULL or not",
             (

@@ -331,6 +331,11 @@ def test_an_aware_datetime_against_a_column_without_zone_is_refused():
     refused([("wall", "=", datetime(2020, 1, 1, tzinfo=timezone.utc))], "without zone")
 
 
+def test_a_time_with_a_zone_and_a_number_are_no_times():
+    refused([("clock", "=", time(12, tzinfo=timezone.utc))], "cannot be compared")
+    refused("clock = 5", "cannot be compared")
+
+
 @pytest.mark.parametrize(
     "spelling", ['"string collate UTF8_LCASE"', '{"collation": "icu.COLLATE"}']
 )
@@ -452,6 +457,13 @@ def test_what_a_column_cannot_hold_is_folded_but_null_stays_null(condition, trut
 )
 def test_literals_are_placed_among_the_columns_values(condition, expected):
     assert leaf(condition) == expected
+
+
+def test_a_text_in_a_list_is_the_number_that_it_names():
+    assert leaf([("n", "=", " 7 ")]) == ("=", 7)
+    assert leaf([("price", "<", "1.129")]) == leaf("price < 1.129")
+    refused([("n", "=", "1.5")], "the text '1.5' is not a whole number")
+    refused([("n", "=", "9223372036854775808")], "out of range of a BIGINT")
 
 
 def test_a_long_against_a_double_compares_as_doubles():

@@ -301,6 +301,8 @@ def test_a_single_value_is_matched_exactly():
     bounds = known(b"abc", b"abc")
     assert outcome("c LIKE '%bc'", pa.string(), bounds).always
     assert not outcome("c LIKE '%bd'", pa.string(), bounds).may_match
+    assert not outcome("c LIKE '%b'", pa.string(), bounds).may_match
+    assert outcome("c LIKE '%b%'", pa.string(), bounds).always
     assert outcome("c LIKE 'a_c'", pa.string(), bounds).always
     assert not outcome("contains(c, 'x')", pa.string(), bounds).may_match
 

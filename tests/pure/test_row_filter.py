@@ -48,6 +48,8 @@ def test_zeros_are_equal_among_many_values(zero: float) -> None:
     assert matching(table, [("x", "in", values)]) == [0, 1]
     assert matching(table, [("x", "not in", values)]) == [2, 3, 5]
     assert matching(table, [("x", "in", [*values, NAN])]) == [0, 1, 5]
+    assert matching(table, [("x", "in", values[1:])]) == []
+    assert matching(table, [("x", "not in", values[1:])]) == [0, 1, 2, 3, 5]
 
 
 def test_not_of_several_conditions() -> None:
