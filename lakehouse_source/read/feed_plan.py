@@ -175,6 +175,8 @@ def _plan(
     snapshot = replace(newest, schema=schema, has_vectors=False)
     hidden = unused_names((ROW, VERSION), schema.names)
     names = [column.name for column in hidden]
+    # Nobody reads identities that nothing is paired by.
+    paired = with_identities or any(before and after for _, before, after in pairs)
     read, identify = (
         plan(
             reader,
@@ -183,9 +185,12 @@ def _plan(
             predicates=condition,
             columns=wanted,
             metadata=hidden,
-            files=files,
+            files=some,
         )
-        for wanted, condition in (([*schema.names, *names], where), (names, None))
+        for wanted, condition, some in (
+            ([*schema.names, *names], where, files),
+            (names, None, files if paired else ()),
+        )
     )
     in_part = list({part.file.id for part in parts if part.positions is not None})
     groups = reader.row_groups(in_part, statistics=False)
@@ -232,13 +237,13 @@ def _between(
     for version, ids in marked_at.items():
         if version in places:
             marked.setdefault(places[version], set()).update(ids)
+    strange = {id for ids in marked.values() for id in ids if id not in known}
+    if strange:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"it has vectors of files that it lacks: {min(strange)}"
+        )
     for key, one in found.items():
         gone = {file.id for file in (*one.added, *one.removed)}
-        strange = marked.get(key, set()) - known.keys()
-        if strange:
-            raise CorruptDatasetError(
-                path="the catalog", reason=f"it has vectors of files that it lacks: {min(strange)}"
-            )
         within = (known[id] for id in sorted(marked.get(key, set()) - gone))
         one.marked = [file for file in within if file.version <= key[0]]
         if newest.has_vectors:
