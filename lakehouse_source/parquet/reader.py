@@ -499,14 +499,7 @@ class _FileReader:
         spec = self.spec
         rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
-            table = _bare(self._read(group, self.target), self.output_schema)
-            if group.live is None:
-                return table
-            columns = table.columns
-            if not columns:
-                return table.filter(group.live)
-            del table
-            return most_of(columns, self.output_schema, group.live)
+            return _bare(self._read(group, self.target, group.live), self.output_schema)
         physical, stored = self._stored(group, self.predicate_schema, self.paths)
         likely = None if self.likely is None else self.likely.among(stored)
         stored = stored if likely is None else stored.filter(likely)
@@ -557,13 +550,20 @@ class _FileReader:
         return result.filter(mask)
 
     def _read(
-        self, group: RowGroup, wanted: pa.Schema, paths: Mapping[str, Collection[Path]] = _WHOLE
+        self, group: RowGroup, wanted: pa.Schema, live: pa.BooleanArray | None = None
     ) -> pa.Table:
-        """Columns of one row group, in the dataset's types, partition values filled in."""
-        physical, stored = self._stored(group, wanted, paths)
+        """Columns of one row group, in the dataset's types, partition values filled in.
+
+        `live` marks the rows to return; None: all.
+        """
+        physical, stored = self._stored(group, wanted, _WHOLE)
         if wanted is self.target:
             self.wanted.alike.learn(self.task, group.file, stored, physical)
-        rows = Rows(group, ((0, group.row_count),))
+        if live is not None and physical:
+            schema, columns = stored.schema, stored.columns
+            del stored
+            stored = most_of(columns, schema, live)
+        rows = Rows(group, ((0, group.row_count),), live)
         return self.columns.assembled(stored, physical, wanted, rows)
 
     def _stored(
