@@ -338,8 +338,8 @@ MUTANTS = [
         ),
         (
             "the image before an update has the values after it",
-            "(Kind.UPDATE_PREIMAGE, images.filter(differs)),",
-            "(Kind.UPDATE_PREIMAGE, both.filter(differs)),",
+            "(Kind.UPDATE_PREIMAGE, _filter(images, differs)),",
+            "(Kind.UPDATE_PREIMAGE, _filter(both, differs)),",
         ),
         (
             "an image that alone satisfies the condition is lost",
@@ -353,8 +353,8 @@ MUTANTS = [
         ),
         (
             "a row with another version counts as moved only",
-            "pc.equal(taken.column(1), brought.column(1))",
-            "pc.less_equal(taken.column(1), brought.column(1))",
+            "kept = positions_of(old.column(0).filter(same))",
+            "kept = both",
         ),
         (
             "a net change has the version of the first commit",
@@ -868,8 +868,31 @@ MUTANTS = [
         ),
         (
             "deleted rows return in a scan without a condition",
-            "            if group.live is None:",
-            "            if True:",
+            "self._read(group, self.target, group.live)",
+            "self._read(group, self.target)",
+        ),
+    ),
+    *_in(
+        "parquet/alike.py",
+        ("edges/test_alike.py",),
+        (
+            "a small file is read by the schema of another one",
+            "equals(known.schema, check_metadata=True)",
+            "equals(parquet.schema_arrow)",
+        ),
+        (
+            "deleted rows of small files return",
+            "            and task.deleted is None\n",
+            "",
+        ),
+    ),
+    *_in(
+        "read/feed_plan.py",
+        FEED,
+        (
+            "images that lie in another order are paired by their places",
+            "if places.equals(pa.arange(first, first + len(places)).cast(places.type)):",
+            "if len(places):",
         ),
     ),
     *_in(

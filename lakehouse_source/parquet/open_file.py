@@ -203,7 +203,7 @@ class Rows:
 
     group: RowGroup
     ranges: tuple[RowRange, ...]
-    mask: pa.ChunkedArray | None = None
+    mask: pa.ChunkedArray | pa.BooleanArray | None = None
 
     @property
     def count(self) -> int:

@@ -28,6 +28,7 @@ from lakehouse_source.errors import CorruptDatasetError, PlakeError, StorageErro
 from lakehouse_source.language.bounds.implied import paths_read
 from lakehouse_source.language.row_filter import matching_mask
 from lakehouse_source.model import ScanTask
+from lakehouse_source.parquet.alike import SMALL_FILE_BYTES, AlikeFiles
 from lakehouse_source.parquet.bloom import FileFilters
 from lakehouse_source.parquet.checked_footer import CheckedFooter, open_footer
 from lakehouse_source.parquet.foreign import read_schema
@@ -191,7 +192,7 @@ class _Waiting:
 
 # Decoded rows that wait for whoever reads many files.
 READ_BUFFER_BYTES = 256 * 1024 * 1024
-# Fewer are read in the calling thread: handing over a small file takes longer than reading it.
+# Fewer are decoded in the calling thread.
 _BYTES_FOR_THREADS = 256 * 1024
 # A row group is decoded in portions when at most one row in `_FEW` matches.
 _FEW = 1000
@@ -242,17 +243,16 @@ def read_each(
 ) -> Iterator[tuple[ScanTask, pa.Table]]:
     """As `read_all`, each table with its task."""
     wanted = _Wanted.of(spec)
-    # Of a million tasks only the first are looked at.
-    sizes = accumulate(task.byte_count for task in tasks)
-    are_small = storage.is_local and all(size <= _BYTES_FOR_THREADS for size in sizes)
+    # To hand over few rows takes longer than to read them.
+    are_small = storage.is_local and all(task.byte_count <= SMALL_FILE_BYTES for task in tasks)
     if len(tasks) <= 1 or are_small:
         for task in tasks:
-            for table in _FileReader(wanted, task, storage).tables():
+            for table in _tables(wanted, task, storage):
                 yield task, table
         return
     yield from in_order(
         tasks,
-        lambda task: _FileReader(wanted, task, storage).tables(),
+        lambda task: _tables(wanted, task, storage),
         width=min(len(tasks), max(2, pa.cpu_count())),
         buffer_bytes=buffer_bytes,
     )
@@ -270,6 +270,7 @@ class _Wanted:
     output_schema: pa.Schema
     predicate_schema: pa.Schema
     paths: Mapping[str, Collection[Path]]  # of VARIANT, which alone the condition reads
+    alike: AlikeFiles
 
     @classmethod
     def of(cls, spec: ReadSpec) -> _Wanted:
@@ -278,11 +279,22 @@ class _Wanted:
         paths = _WHOLE
         if spec.predicate is not None and has_variant(predicate_schema):
             paths = paths_read(spec.predicate)
-        return cls(spec, spec.target, spec.output_schema, predicate_schema, paths)
+        target, output_schema = spec.target, spec.output_schema
+        alike = AlikeFiles(spec, target, output_schema)
+        return cls(spec, target, output_schema, predicate_schema, paths, alike)
+
+
+def _tables(wanted: _Wanted, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:
+    table = wanted.alike.read(task, storage)
+    if table is None:
+        yield from _FileReader(wanted, task, storage).tables()
+    elif table.num_rows:
+        yield table
 
 
 class _FileReader:
     def __init__(self, wanted: _Wanted, task: ScanTask, storage: Storage) -> None:
+        self.wanted = wanted
         spec = self.spec = wanted.spec
         self.task = task
         self.storage = storage
@@ -487,14 +499,7 @@ class _FileReader:
         spec = self.spec
         rows = group.row_count
         if spec.predicate is None or not self.task.filtered:
-            table = _bare(self._read(group, self.target), self.output_schema)
-            if group.live is None:
-                return table
-            columns = table.columns
-            if not columns:
-                return table.filter(group.live)
-            del table
-            return most_of(columns, self.output_schema, group.live)
+            return _bare(self._read(group, self.target, group.live), self.output_schema)
         physical, stored = self._stored(group, self.predicate_schema, self.paths)
         likely = None if self.likely is None else self.likely.among(stored)
         stored = stored if likely is None else stored.filter(likely)
@@ -545,11 +550,20 @@ class _FileReader:
         return result.filter(mask)
 
     def _read(
-        self, group: RowGroup, wanted: pa.Schema, paths: Mapping[str, Collection[Path]] = _WHOLE
+        self, group: RowGroup, wanted: pa.Schema, live: pa.BooleanArray | None = None
     ) -> pa.Table:
-        """Columns of one row group, in the dataset's types, partition values filled in."""
-        physical, stored = self._stored(group, wanted, paths)
-        rows = Rows(group, ((0, group.row_count),))
+        """Columns of one row group, in the dataset's types, partition values filled in.
+
+        `live` marks the rows to return; None: all.
+        """
+        physical, stored = self._stored(group, wanted, _WHOLE)
+        if wanted is self.target:
+            self.wanted.alike.learn(self.task, group.file, stored, physical)
+        if live is not None and physical:
+            schema, columns = stored.schema, stored.columns
+            del stored
+            stored = most_of(columns, schema, live)
+        rows = Rows(group, ((0, group.row_count),), live)
         return self.columns.assembled(stored, physical, wanted, rows)
 
     def _stored(

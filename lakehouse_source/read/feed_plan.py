@@ -175,6 +175,8 @@ def _plan(
     snapshot = replace(newest, schema=schema, has_vectors=False)
     hidden = unused_names((ROW, VERSION), schema.names)
     names = [column.name for column in hidden]
+    # Nobody reads identities that nothing is paired by.
+    paired = with_identities or any(before and after for _, before, after in pairs)
     read, identify = (
         plan(
             reader,
@@ -183,9 +185,12 @@ def _plan(
             predicates=condition,
             columns=wanted,
             metadata=hidden,
-            files=files,
+            files=some,
         )
-        for wanted, condition in (([*schema.names, *names], where), (names, None))
+        for wanted, condition, some in (
+            ([*schema.names, *names], where, files),
+            (names, None, files if paired else ()),
+        )
     )
     in_part = list({part.file.id for part in parts if part.positions is not None})
     groups = reader.row_groups(in_part, statistics=False)
@@ -232,13 +237,13 @@ def _between(
     for version, ids in marked_at.items():
         if version in places:
             marked.setdefault(places[version], set()).update(ids)
+    strange = {id for ids in marked.values() for id in ids if id not in known}
+    if strange:
+        raise CorruptDatasetError(
+            path="the catalog", reason=f"it has vectors of files that it lacks: {min(strange)}"
+        )
     for key, one in found.items():
         gone = {file.id for file in (*one.added, *one.removed)}
-        strange = marked.get(key, set()) - known.keys()
-        if strange:
-            raise CorruptDatasetError(
-                path="the catalog", reason=f"it has vectors of files that it lacks: {min(strange)}"
-            )
         within = (known[id] for id in sorted(marked.get(key, set()) - gone))
         one.marked = [file for file in within if file.version <= key[0]]
         if newest.has_vectors:
@@ -409,20 +414,19 @@ def _paired_rows(
             continue
         places = pc.index_in(_identities(updated), value_set=ids)
         # The condition can hold for one image of a row and not for the other.
-        lonely = updated.filter(pc.is_null(places))
-        both = updated.filter(pc.is_valid(places))
-        places = pc.drop_null(places)
+        lonely = _filter(updated, pc.is_null(places))
+        both = _filter(updated, pc.is_valid(places))
         met |= positions_of(_identities(both))
-        images = before.take(places)
+        images = _taken(before, pc.drop_null(places).combine_chunks())
         differs = pc.invert(equal_rows(_values(images), _values(both)))
         for kind, rows in (
-            (Kind.UPDATE_PREIMAGE, images.filter(differs)),
-            (Kind.UPDATE_POSTIMAGE, both.filter(differs)),
+            (Kind.UPDATE_PREIMAGE, _filter(images, differs)),
+            (Kind.UPDATE_POSTIMAGE, _filter(both, differs)),
             (Kind.UPDATE_POSTIMAGE, lonely),
         ):
             if rows.num_rows:
                 yield kind, rows
-    left = before.filter(pc.invert(_is_among(_identities(before), met)))
+    left = _filter(before, pc.invert(_is_among(_identities(before), met)))
     if left.num_rows:
         yield Kind.UPDATE_PREIMAGE, left
 
@@ -448,10 +452,11 @@ class _Moved:
         if not brought.num_rows:
             return cls(Positions(), Positions())
         both = positions_of(brought.column(0))
-        taken = taken.filter(_is_among(taken.column(0), both))
-        # The same identities on both sides, each once: sorted, the rows are the same.
-        taken, brought = (one.sort_by(one.column_names[0]) for one in (taken, brought))
-        kept = positions_of(brought.column(0).filter(pc.equal(taken.column(1), brought.column(1))))
+        # A row that was only moved was changed last by a commit that the rows taken away know.
+        old = _filter(brought, pc.less_equal(brought.column(1), pc.max(taken.column(1))))
+        places = pc.index_in(old.column(0), value_set=taken.column(0))
+        same = pc.equal(taken.column(1).take(places), old.column(1))
+        kept = positions_of(old.column(0).filter(same))
         return cls(kept, both - kept)
 
     def split(self, table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -461,7 +466,7 @@ class _Moved:
         ids = _identities(table)
         updated = _is_among(ids, self._updated)
         alone = pc.invert(pc.or_(updated, _is_among(ids, self.kept)))
-        return table.filter(alone), table.filter(updated)
+        return _filter(table, alone), _filter(table, updated)
 
 
 def _rows(spec: ReadSpec, side: Side, storage: Storage) -> Iterator[pa.Table]:
@@ -473,13 +478,32 @@ def _wanted(
 ) -> pa.Table:
     """Identities and versions of those rows whose identity is wanted."""
     tables = read_all(spec, tasks, storage)
-    found = [table.filter(_is_among(table.column(0), wanted)) for table in tables]
+    found = [_filter(table, _is_among(table.column(0), wanted)) for table in tables]
     return pa.concat_tables([empty(spec.output_schema), *found])
 
 
-def _is_among(ids: pa.ChunkedArray, wanted: Positions) -> pa.ChunkedArray:
+def _is_among(ids: pa.ChunkedArray, wanted: Positions) -> pa.ChunkedArray | pa.Array:
     """Which of the identities are wanted."""
-    return pc.is_in(ids, value_set=as_array(positions_of(ids) & wanted))
+    among = positions_of(ids) & wanted
+    if len(among) in (0, len(ids)):
+        return pa.repeat(pa.scalar(len(among) > 0), len(ids))
+    return pc.is_in(ids, value_set=as_array(among))
+
+
+def _filter(table: pa.Table, mask: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """The rows that a mask marks. Mostly these are all or none, and nothing is copied."""
+    marked = pc.sum(mask).as_py() or 0
+    if marked == table.num_rows:
+        return table
+    return table.filter(mask) if marked else table.slice(0, 0)
+
+
+def _taken(table: pa.Table, places: pa.Array) -> pa.Table:
+    """The rows at some places. Mostly these follow each other, and nothing is copied."""
+    first = places[0].as_py() if len(places) else 0
+    if places.equals(pa.arange(first, first + len(places)).cast(places.type)):
+        return table.slice(first, len(places))
+    return table.take(places)
 
 
 def _identities(table: pa.Table) -> pa.ChunkedArray:

@@ -232,11 +232,12 @@ class _Tasks:
         file, kept = found.file, found.row_groups
         row_groups = tuple(group.index for group in kept)
         partitions = self._partition_texts(file)
+        rows = sum(group.row_count for group in kept)
         return ScanTask(
             path=file.path,
             size_bytes=file.size_bytes,
             file_row_count=file.row_count,
-            row_count=sum(group.row_count for group in kept),
+            row_count=file.row_count if rows == file.row_count else rows,
             byte_count=sum(group.compressed_byte_size for group in kept),
             schema_version=file.schema_version,
             row_groups=self._row_groups.setdefault(row_groups, row_groups),

@@ -96,6 +96,25 @@ def test_the_choices_of_the_first_write_are_followed_and_shown(uri: Path) -> Non
     assert lake.open_dataset(uri).schema.field("n").type == pa.string()
 
 
+@pytest.mark.parametrize(
+    ("rows", "codec", "stored"),
+    [
+        (100, None, "UNCOMPRESSED"),
+        (100, "ZSTD", "UNCOMPRESSED"),
+        (100, "snappy", "SNAPPY"),
+        (1000, None, "ZSTD"),
+    ],
+)
+def test_few_bytes_are_not_compressed_by_zstd(
+    uri: Path, rows: int, codec: str | None, stored: str
+) -> None:
+    lake.write_dataset(numbers().slice(0, rows), uri, compression=codec)
+    [path] = uri.glob("*.parquet")
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    assert {group.column(i).compression for i in range(group.num_columns)} == {stored}
+    assert pq.read_table(path).equals(numbers().slice(0, rows))
+
+
 def test_what_one_write_chooses_wins_for_that_write_only(uri: Path) -> None:
     lake.write_dataset(
         numbers(), uri, sort_by="n", row_group_rows=300, compression="snappy",
