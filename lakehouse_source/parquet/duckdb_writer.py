@@ -32,7 +32,7 @@ from lakehouse_source.model import ColumnBounds, FileMetadata, RowGroupMetadata
 from lakehouse_source.parquet.footer import file_metadata
 from lakehouse_source.parquet.names import is_of_write
 from lakehouse_source.parquet.new_file import column_at, verify_stored
-from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES, WriteSpec
+from lakehouse_source.parquet.read_write_specs import COMPRESSION, TARGET_FILE_SIZE_BYTES, WriteSpec
 from lakehouse_source.parquet.writer import checked_rows, partition_values
 from lakehouse_source.pruning.bounds import encode_row_group
 from lakehouse_source.schema.defaults import has_write_default
@@ -344,7 +344,7 @@ def _copy(spec: WriteSpec, storage: Storage, columns: Sequence[str]) -> str:
     order = ", ".join(
         f"{quoted(name)} ASC NULLS LAST" for name in spec.sort_by if name not in spec.partition_by
     )
-    codec = spec.compression.lower()
+    codec = (spec.compression or COMPRESSION).lower()
     options = [
         "FORMAT parquet",
         "RETURN_STATS",

@@ -25,7 +25,7 @@ from lakehouse_source.failpoints import reach
 from lakehouse_source.language.functions.rows import flat
 from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.footer import annotated_end, file_metadata, stored_positions
-from lakehouse_source.parquet.read_write_specs import WriteSpec
+from lakehouse_source.parquet.read_write_specs import COMPRESSION, WriteSpec
 from lakehouse_source.schema.fields import Leaf, leaves
 from lakehouse_source.schema.ordinal import domain
 from lakehouse_source.schema.variant import TYPED_VALUE, Tree
@@ -174,9 +174,10 @@ _FEWEST_BYTES_FOR_ZSTD = 2048
 
 
 def _codec(spec: WriteSpec, first: pa.Table, columns: int) -> str:
-    """The codec of a file with these leaf columns: few bytes of each are not compressed by zstd."""
-    is_small = first.nbytes < _FEWEST_BYTES_FOR_ZSTD * columns
-    return "none" if is_small and spec.compression.lower() == "zstd" else spec.compression
+    """The codec of a file with these leaf columns, where nobody chose one."""
+    is_all = first.num_rows < spec.row_group_rows  # else more rows may follow
+    is_small = is_all and first.nbytes < _FEWEST_BYTES_FOR_ZSTD * columns
+    return spec.compression or ("none" if is_small else COMPRESSION)
 
 
 class NewFile:

@@ -49,6 +49,7 @@ class WriteSpec:
     rows arrive in this order. With one path, a row group ends at a change of its value, if one is
     near, so that two files do not share the value at the end of one file.
     `choice`: how files choose paths of columns of VARIANT that have none; None: they choose none.
+    `compression`: of all files; None: `COMPRESSION`, and none of files with few bytes.
     """
 
     uri: Where
@@ -57,7 +58,7 @@ class WriteSpec:
     partition_by: tuple[str, ...] = ()
     row_group_rows: int = ROW_GROUP_ROWS
     target_file_size_bytes: int = TARGET_FILE_SIZE_BYTES
-    compression: str = COMPRESSION
+    compression: str | None = None
     sort_by: tuple[str, ...] = ()
     cluster_by: tuple[tuple[str, ...], ...] = ()
     ordered_by: tuple[tuple[str, ...], ...] = ()

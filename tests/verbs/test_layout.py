@@ -100,12 +100,12 @@ def test_the_choices_of_the_first_write_are_followed_and_shown(uri: Path) -> Non
     ("rows", "codec", "stored"),
     [
         (100, None, "UNCOMPRESSED"),
-        (100, "ZSTD", "UNCOMPRESSED"),
+        (100, "ZSTD", "ZSTD"),
         (100, "snappy", "SNAPPY"),
         (1000, None, "ZSTD"),
     ],
 )
-def test_few_bytes_are_not_compressed_by_zstd(
+def test_few_bytes_are_not_compressed_where_nobody_chose_a_codec(
     uri: Path, rows: int, codec: str | None, stored: str
 ) -> None:
     lake.write_dataset(numbers().slice(0, rows), uri, compression=codec)

@@ -43,7 +43,6 @@ from lakehouse_source.generated import (
 from lakehouse_source.model import DatasetRecord, SeenVersion
 from lakehouse_source.parquet.names import own_name
 from lakehouse_source.parquet.read_write_specs import (
-    COMPRESSION,
     ROW_GROUP_ROWS,
     TARGET_FILE_SIZE_BYTES,
     WriteSpec,
@@ -342,7 +341,7 @@ def _stage(
         partition_by=properties.partition_by,
         row_group_rows=layout.row_group_rows or ROW_GROUP_ROWS,
         target_file_size_bytes=layout.target_file_size_bytes or TARGET_FILE_SIZE_BYTES,
-        compression=layout.compression or COMPRESSION,
+        compression=layout.compression,
         sort_by=layout.sort_by or (),
         cluster_by=tuple(
             path
