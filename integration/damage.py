@@ -2,11 +2,13 @@
 
     python integration/damage.py [--mutants 1000] [--first 0]
 
-Each mutant is one file of a dataset, cut off at some byte or with one bit changed; its
-number decides which. A child process reads all rows with `verify_checksums=True`, and compares
-the file with the catalog by `Dataset.verify(checksums=True)`. An error that plake reports is
-right, and so are the rows that were written. The exit code is 1 when the rows are others, when
-a child died, or when an error was no `PlakeError`.
+Each mutant is one file of a dataset, cut off at some byte or with one bit changed; its number
+decides which. Even numbers damage the only file of one dataset, odd numbers a file of another
+one that has many small files alike, which are read in another way. A child process reads all
+rows with `verify_checksums=True`, and compares the file with the catalog by
+`Dataset.verify(checksums=True)`. An error that plake reports is right, and so are the rows that
+were written. The exit code is 1 when the rows are others, when a child died, or when an error
+was no `PlakeError`.
 """
 
 from __future__ import annotations
@@ -29,15 +31,15 @@ import pyarrow as pa
 import lakehouse_source as lake
 
 ROWS = 1500
+SMALL_ROWS = 100
 # What may come out, and what must not.
 REPORTED, REFUSED, EQUAL = "verify reports it", "the read refuses it", "the rows are the same"
 SILENT, UNKNOWN, DIED = "OTHER ROWS, SILENTLY", "NO ERROR OF PLAKE", "THE PROCESS DIED"
 WRONG = (SILENT, UNKNOWN, DIED)
 
 
-def table() -> pa.Table:
+def table(number: range = range(ROWS)) -> pa.Table:
     """Rows of many types, in which each value differs from its neighbours."""
-    number = range(ROWS)
     noon = datetime.datetime(2020, 1, 1, 12)
     return pa.table(
         {
@@ -56,14 +58,15 @@ def table() -> pa.Table:
 
 @dataclass(frozen=True)
 class Damage:
-    """The dataset in a folder of its own, and the whole content of its file."""
+    """A dataset in a folder of its own, and the whole content of one of its files."""
 
     folder: str
+    rows: pa.Table
 
     def outcome(self, number: int) -> str:
         """What plake makes of mutant `number`. Runs in a child process."""
         dataset = lake.open_dataset(self.folder)
-        path = Path(self.folder) / dataset.files()[0].path
+        path = Path(self.folder) / dataset.files()[-1].path
         whole = Path(self.folder + ".whole").read_bytes()
         path.write_bytes(damaged(whole, number))
         try:
@@ -71,7 +74,7 @@ class Damage:
                 rows = dataset.scan(verify_checksums=True).to_table()
             except lake.PlakeError:
                 return REFUSED
-            if not rows.equals(table()):
+            if not rows.sort_by("id").equals(self.rows):
                 return SILENT
             return EQUAL if dataset.verify(checksums=True).ok else REPORTED
         except Exception as error:
@@ -92,17 +95,22 @@ def damaged(whole: bytes, number: int) -> bytes:
 
 def run(numbers: range, folder: Path) -> dict[int, str]:
     """The outcome of each mutant. A process that dies is replaced."""
-    place = str(folder / "dataset")
-    lake.write_dataset(table(), place, row_group_rows=500, bloom_filter_columns=["id"])
-    written = Path(place) / lake.open_dataset(place).files()[0].path
-    Path(place + ".whole").write_bytes(written.read_bytes())
+    one, alike = str(folder / "one"), str(folder / "alike")
+    rows = table(range(ROWS))
+    lake.write_dataset(rows, one, row_group_rows=500, bloom_filter_columns=["id"])
+    few = table(range(3 * SMALL_ROWS)).drop_columns(["tags"])
+    for first in range(0, 3 * SMALL_ROWS, SMALL_ROWS):
+        lake.write_dataset(few.slice(first, SMALL_ROWS), alike)
+    for place in (one, alike):
+        written = Path(place) / lake.open_dataset(place).files()[-1].path
+        Path(place + ".whole").write_bytes(written.read_bytes())
     # Not forked: Arrow's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    damage = Damage(place)
+    damages = Damage(one, rows), Damage(alike, few)
     found: dict[int, str] = {}
     while left := [number for number in numbers if number not in found]:
         with ProcessPoolExecutor(1, context) as pool:
-            waiting = {number: pool.submit(damage.outcome, number) for number in left}
+            waiting = {number: pool.submit(damages[number % 2].outcome, number) for number in left}
             for number, outcome in waiting.items():
                 try:
                     found[number] = outcome.result()
