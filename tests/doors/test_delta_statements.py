@@ -347,7 +347,11 @@ LONG = [pytest.param(seed, 10_000, marks=pytest.mark.long) for seed in range(10)
 def test_no_text_that_spark_accepts_is_changed(
     spark: SparkSession, spark_catalog: SparkSession, seed: int, count: int
 ) -> None:
-    """But for DESCRIBE HISTORY and DETAIL, which Spark reads as a table and its column."""
+    """But for DESCRIBE HISTORY and DETAIL, which Spark reads as a table and its column.
+
+    MSCK REPAIR TABLE of a table of plake is refused.
+    """
+    spark_catalog.createDataFrame([(1,)], "a INT")  # makes it the one whose settings parsers read
     drawn = random.Random(seed)
     plain = spark._jsparkSession.sessionState().sqlParser()
     ours = spark_catalog._jsparkSession.sessionState().sqlParser()
@@ -364,7 +368,8 @@ def test_no_text_that_spark_accepts_is_changed(
         if expected is None or text.split()[1:2] in (["HISTORY"], ["DETAIL"]):
             continue
         accepted += 1
-        assert parsed(ours, text) == expected, text
+        is_refused = expected.startswith("'RepairTable") and "[plake, " in expected
+        assert parsed(ours, text) == (None if is_refused else expected), text
     assert accepted > count / 1000
 
 
