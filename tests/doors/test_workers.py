@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -15,8 +19,10 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
+from lakehouse_source.spark.session.acknowledge import acknowledge
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.source import PlakeDataSource
+from lakehouse_source.spark.writing import frame_writers, row_change_write
 
 # Runs what a worker runs, and prints which rooms of the package that took.
 WORKER = """
@@ -99,6 +105,56 @@ def test_workers_keep_modules_out_of_the_collection_after_each_task(
     counts = spark.read.format("plake").load(path).rdd.mapPartitions(ask).collect()
     assert len(counts) == 10
     assert min(counts) > 10_000  # what modules hold; Python 3.12 begins with some hundreds
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux has it")
+@pytest.mark.parametrize("program", ["pyspark.daemon", "of.a.user"])
+def test_a_worker_acknowledges_its_function_at_once_and_keeps_its_sockets(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__spec__", ModuleSpec(program, None), raising=False)
+    here, there = socket.socketpair()  # no TCP
+    server = socket.create_server(("127.0.0.1", 0))
+    spark = socket.create_connection(server.getsockname())
+    worker, _ = server.accept()
+    with here, there, server, spark, worker:
+        for _ in range(5):  # questions with answers: the kernel waits for the next answer
+            spark.sendall(b"function")
+            worker.sendall(worker.recv(8))
+            spark.recv(8)
+        before = sorted(os.listdir("/proc/self/fd"))
+        assert not worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        acknowledge()
+        is_quick = worker.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+        assert bool(is_quick) == (program == "pyspark.daemon")
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        spark.sendall(b"rows")
+        assert worker.recv(8) == b"rows"
+
+
+class _Acknowledged(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [frame_writers.PlakeWriter, frame_writers.TaskWriter, row_change_write.RowChangeWriter],
+)
+def test_a_task_waited_40_ms_for_its_rows(monkeypatch: pytest.MonkeyPatch, writer: Any) -> None:
+    """Each of them acknowledges what it has before it asks for the first row."""
+
+    def rows() -> Iterator[Any]:
+        raise AssertionError("rows are read")
+        yield
+
+    def acknowledged() -> None:
+        raise _Acknowledged
+
+    for module in (frame_writers, row_change_write):
+        monkeypatch.setattr(module, "acknowledge", acknowledged)
+    with pytest.raises(_Acknowledged):
+        writer.write(object(), rows())
 
 
 FIRST = """

@@ -20,6 +20,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.variant_paths import paths_of
 from lakehouse_source.spark.protocol.vocabulary import Setting
+from lakehouse_source.spark.session.acknowledge import acknowledge
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import PARTITION_MODES
 
@@ -198,6 +199,7 @@ class PlakeWriter(DataSourceArrowWriter):
         return self.begun.spec
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        acknowledge()
         from lakehouse_source.parquet.writer import write_files
 
         freeze_gc()
@@ -370,6 +372,7 @@ class TaskWriter(DataSourceStreamArrowWriter):
         self.begun = begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        acknowledge()
         from lakehouse_source.parquet.writer import write_files
 
         freeze_gc()
