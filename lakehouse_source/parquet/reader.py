@@ -243,8 +243,12 @@ def read_each(
 ) -> Iterator[tuple[ScanTask, pa.Table]]:
     """As `read_all`, each table with its task."""
     wanted = _Wanted.of(spec)
-    # To hand over few rows takes longer than to read them.
-    are_small = storage.is_local and all(task.byte_count <= SMALL_FILE_BYTES for task in tasks)
+    # To hand over few rows takes longer than to read them: of each file, or of few files.
+    sizes = accumulate(task.byte_count for task in tasks)
+    are_small = storage.is_local and all(
+        task.byte_count <= SMALL_FILE_BYTES or size <= _BYTES_FOR_THREADS
+        for task, size in zip(tasks, sizes)
+    )
     if len(tasks) <= 1 or are_small:
         for task in tasks:
             for table in _tables(wanted, task, storage):

@@ -71,6 +71,9 @@ FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 LAST_CHANGED = VERSION.with_name("_last_changed_version")
 OF_ROWS = (ROW, LAST_CHANGED)
 
+# Commits of few rows are told in one table, up to so many rows.
+_ROWS_TOGETHER = 16_384
+
 # How a feed without images of updates tells of them.
 _WITHOUT_IMAGES = {Kind.UPDATE_PREIMAGE: Kind.DELETE, Kind.UPDATE_POSTIMAGE: Kind.INSERT}
 
@@ -140,17 +143,47 @@ class Feed:
 
     def tables(self, parts: Sequence[Changed], storage: Storage) -> Iterator[pa.Table]:
         """The changes of some parts of `plan`."""
+        some: list[tuple[Kind, int, pa.Table]] = []
+        count = 0
+        for kind, version, rows in self._told(parts, storage):
+            count += rows.num_rows
+            alike = some and kind is some[0][0] and rows.schema.equals(some[0][2].schema)
+            if some and (not alike or count > _ROWS_TOGETHER):
+                yield self._table(some)
+                some, count = [], rows.num_rows
+            some.append((kind, version, rows))
+        if some:
+            yield self._table(some)
+
+    def _told(
+        self, parts: Sequence[Changed], storage: Storage
+    ) -> Iterator[tuple[Kind, int, pa.Table]]:
+        """Rows, what the feed tells of them, and the version of the commit."""
         versions = None if self.plan is self.per_commit else _NetVersions(self, storage)
         for part, kind, rows in changed_rows(self.plan, parts, storage):
             stated = kind if self.updates else _WITHOUT_IMAGES.get(kind, kind)
             for version, some in [(part.version, rows)] if versions is None else versions(rows):
-                own = (stated.value, version, self.timestamps[version])
-                values = _columns(some, self.columns, self.plan.hidden)
-                values += [
-                    pa.repeat(pa.scalar(value, field.type), some.num_rows)
-                    for value, field in zip(own, FEED_COLUMNS)
+                yield stated, version, some
+
+    def _table(self, some: Sequence[tuple[Kind, int, pa.Table]]) -> pa.Table:
+        """Rows of commits, of which the feed tells the same. What takes long is done once."""
+        rows = [one for *_, one in some]
+        together = rows[0] if len(rows) == 1 else pa.concat_tables(rows).combine_chunks()
+        kinds = pa.repeat(pa.scalar(some[0][0].value, CHANGE_TYPE.type), together.num_rows)
+        own = [
+            pa.concat_arrays(
+                [
+                    pa.repeat(pa.scalar(value, of.type), one.num_rows)
+                    for value, one in zip(each, rows)
                 ]
-                yield pa.Table.from_arrays(values, schema=self.schema)
+            )
+            for of, each in (
+                (COMMIT_VERSION, [version for _, version, _ in some]),
+                (COMMIT_TIMESTAMP, [self.timestamps[version] for _, version, _ in some]),
+            )
+        ]
+        values = _columns(together, self.columns, self.plan.hidden)
+        return pa.Table.from_arrays([*values, kinds, *own], schema=self.schema)
 
 
 class Changes:

@@ -69,6 +69,27 @@ EVERYTHING = [
 ]
 
 
+def test_commits_of_few_rows_are_told_together(tmp_path: Path) -> None:
+    uri = str(tmp_path / "data")
+    for number in range(20):
+        lake.write_dataset({"id": [2 * number, 2 * number + 1]}, uri)
+    dataset = lake.open_dataset(uri)
+    dataset.delete("id = 7 OR id = 8")
+    lake.write_dataset({"id": range(100_000, 140_000)}, uri)
+    lake.write_dataset({"id": [40]}, uri)
+    batches = list(dataset.refresh().changes(1).to_batches())
+    assert [batch.num_rows for batch in batches] == [40, 2, 40_000, 1]
+    told = pa.Table.from_batches(batches)
+    ids = [*range(40), 7, 8, *range(100_000, 140_000), 40]
+    versions = [n // 2 + 1 for n in range(40)] + [21] * 2 + [22] * 40_000 + [23]
+    times = {record.version: record.timestamp for record in dataset.refresh().history()}
+    assert told["id"].to_pylist() == ids
+    assert told["_commit_version"].to_pylist() == versions
+    assert told["_commit_timestamp"].to_pylist() == [times[version] for version in versions]
+    kinds = ["insert"] * 40 + ["delete"] * 2 + ["insert"] * 40_001
+    assert told["_change_type"].to_pylist() == kinds
+
+
 def test_a_range_is_named_by_numbers_tags_and_times(dataset: lake.Dataset) -> None:
     assert kinds(dataset.changes(1)) == EVERYTHING
     assert kinds(dataset.changes("2", 2)) == EVERYTHING[3:5]
