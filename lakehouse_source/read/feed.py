@@ -71,8 +71,9 @@ FEED_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 LAST_CHANGED = VERSION.with_name("_last_changed_version")
 OF_ROWS = (ROW, LAST_CHANGED)
 
-# Commits of few rows are told in one table, up to so many rows.
+# Commits of few rows are told in one table, up to so many rows and bytes.
 _ROWS_TOGETHER = 16_384
+_BYTES_TOGETHER = 4 * 2**20
 
 # How a feed without images of updates tells of them.
 _WITHOUT_IMAGES = {Kind.UPDATE_PREIMAGE: Kind.DELETE, Kind.UPDATE_POSTIMAGE: Kind.INSERT}
@@ -144,13 +145,13 @@ class Feed:
     def tables(self, parts: Sequence[Changed], storage: Storage) -> Iterator[pa.Table]:
         """The changes of some parts of `plan`."""
         some: list[tuple[Kind, int, pa.Table]] = []
-        count = 0
+        count = size = 0
         for kind, version, rows in self._told(parts, storage):
-            count += rows.num_rows
+            count, size = count + rows.num_rows, size + rows.nbytes
             alike = some and kind is some[0][0] and rows.schema.equals(some[0][2].schema)
-            if some and (not alike or count > _ROWS_TOGETHER):
+            if some and (not alike or count > _ROWS_TOGETHER or size > _BYTES_TOGETHER):
                 yield self._table(some)
-                some, count = [], rows.num_rows
+                some, count, size = [], rows.num_rows, rows.nbytes
             some.append((kind, version, rows))
         if some:
             yield self._table(some)

@@ -90,6 +90,13 @@ def test_commits_of_few_rows_are_told_together(tmp_path: Path) -> None:
     assert told["_change_type"].to_pylist() == kinds
 
 
+def test_commits_of_few_rows_with_many_bytes_are_told_one_by_one(tmp_path: Path) -> None:
+    for number in range(3):
+        lake.write_dataset({"id": [number], "text": [str(number) * 3_000_000]}, tmp_path)
+    batches = list(lake.open_dataset(tmp_path).changes(1).to_batches())
+    assert [batch["id"].to_pylist() for batch in batches] == [[0], [1], [2]]
+
+
 def test_a_range_is_named_by_numbers_tags_and_times(dataset: lake.Dataset) -> None:
     assert kinds(dataset.changes(1)) == EVERYTHING
     assert kinds(dataset.changes("2", 2)) == EVERYTHING[3:5]
