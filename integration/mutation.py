@@ -2675,6 +2675,15 @@ MUTANTS = [
         ),
     ),
     *_in(
+        "language/row_filter.py",
+        FILTER,
+        (
+            "both halves of a column look for the values of the first",
+            "halves = [_among(node, near, part) for part in (column[:half], column[half:])]",
+            "halves = [_among(node, near, column[:half])] * 2",
+        ),
+    ),
+    *_in(
         "parquet/page_index.py",
         PAGES,
         (
@@ -2777,13 +2786,13 @@ MUTANTS = [
         ),
         (
             "an IN misses the largest number of a column",
-            "bisect_right(node.values, most.as_py())",
-            "bisect_left(node.values, most.as_py())",
+            "bisect_right(values, most.as_py())",
+            "bisect_left(values, most.as_py())",
         ),
         (
             "an IN misses the smallest number of a column",
-            "first = bisect_left(node.values, least.as_py())",
-            "first = bisect_right(node.values, least.as_py())",
+            "first = bisect_left(values, least.as_py())",
+            "first = bisect_right(values, least.as_py())",
         ),
         (
             "NOT IN (…, NULL) matches",
