@@ -346,7 +346,7 @@ class StoredColumns:
         names = {field_id(field): field.name for field in wanted} if paths else {}
         stored = file.footer.arrow_schema
         # A field whose name has a dot is not found by its path.
-        paths = {} if file.footer.has_dots else paths
+        paths = {} if paths and file.footer.has_dots else paths
         return [
             _as_shredded(
                 field,

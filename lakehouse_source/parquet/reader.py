@@ -398,6 +398,11 @@ class _FileReader:
             return None
 
     @cached_property
+    def shown(self) -> str:
+        """What errors call the file."""
+        return self.storage.display(self.task.path)
+
+    @cached_property
     def _deleted(self) -> Positions:
         task = self.task
         return deleted_rows(
@@ -468,7 +473,7 @@ class _FileReader:
 
     def _opened(self) -> pa.NativeFile:
         """The file; if it is to be verified, a copy of the bytes that were."""
-        task, shown = self.task, self.storage.display(self.task.path)
+        task, shown = self.task, self.shown
         file = self.storage.open_input(task.path)
         size = file.size()
         if size != task.size_bytes:
@@ -482,8 +487,7 @@ class _FileReader:
             return verified(file, task.sha256, shown)
 
     def _footer(self, file: pa.NativeFile) -> CheckedFooter:
-        task = self.task
-        shown = self.storage.display(task.path)
+        task, shown = self.task, self.shown
         footer = open_footer(file, shown, remembered=True)
         if footer.row_count != task.file_row_count:
             raise CorruptDatasetError(
@@ -641,7 +645,7 @@ class _FileReader:
     def _has_other_rows(self, group: RowGroup, found: int) -> CorruptDatasetError:
         # A damaged page header makes PyArrow skip a page. No checksum covers the header.
         return CorruptDatasetError(
-            path=self.storage.display(self.task.path),
+            path=self.shown,
             reason=f"the pages of row group {group.index} have {found} rows, "
             f"and its footer says {group.row_count}",
         )
@@ -677,7 +681,6 @@ class _FileReader:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn what Arrow raises over a damaged or missing file into an error that names it."""
-        shown = self.storage.display(self.task.path)
         try:
             yield
         except PlakeError:
@@ -685,11 +688,11 @@ class _FileReader:
         except pa.ArrowCancelled:
             raise
         except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:
-            raise CorruptDatasetError(path=shown, reason=str(error)) from error
+            raise CorruptDatasetError(path=self.shown, reason=str(error)) from error
         except OSError as error:
             if "CRC checksum" in str(error):  # PyArrow has no class of its own for this
-                raise CorruptDatasetError(path=shown, reason=str(error)) from error
-            raise StorageError(path=shown, reason=str(error)) from error
+                raise CorruptDatasetError(path=self.shown, reason=str(error)) from error
+            raise StorageError(path=self.shown, reason=str(error)) from error
 
 
 def _all_paths(fields: Iterable[pa.Field]) -> list[str]:
