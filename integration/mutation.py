@@ -853,8 +853,8 @@ MUTANTS = [
         ROW_CHANGES,
         (
             "positions of later row groups begin at 0",
-            "live = live_mask(self._deleted, starts[index], starts[index + 1])",
-            "live = live_mask(self._deleted, 0, starts[index + 1] - starts[index])",
+            "live = live_mask(self._deleted, first, end)",
+            "live = live_mask(self._deleted, 0, end - first)",
         ),
         (
             "deleted rows return where a condition reads whole row groups",
@@ -863,7 +863,7 @@ MUTANTS = [
         ),
         (
             "deleted rows return where a condition reads pages",
-            "mask = of_live(matching_mask(condition, spec.predicate), Rows(group, rows).live)",
+            "mask = of_live(matching_mask(condition, spec.predicate), self._live(rows))",
             "mask = matching_mask(condition, spec.predicate)",
         ),
         (
@@ -900,8 +900,8 @@ MUTANTS = [
         ROW_CHANGES,
         (
             "_pos counts from each row group",
-            "        start = self.group.first_row",
-            "        start = 0",
+            "Rows(((self.first_row, self.first_row + self.row_count),), mask)",
+            "Rows(((0, self.row_count),), mask)",
         ),
     ),
     *_in(
@@ -2656,7 +2656,7 @@ MUTANTS = [
         ),
         (
             "the rows of lists are as many as the index says",
-            "if table.num_rows != group.row_count:",
+            "if table.num_rows != row_count:",
             "if False:",
         ),
         (
@@ -2672,6 +2672,24 @@ MUTANTS = [
             "a page has as many rows as the index says",
             "if not has_lists and values != rows:",
             "if False:",
+        ),
+    ),
+    *_in(
+        "parquet/open_file.py",
+        PAGES,
+        (
+            "the last row of a row group and the first of the next one are one range",
+            "if found and found[-1][1] == row and place > before:",
+            "if found and found[-1][1] == row:",
+        ),
+    ),
+    *_in(
+        "language/row_filter.py",
+        FILTER,
+        (
+            "both halves of a column look for the values of the first",
+            "halves = [_among(node, near, part) for part in (column[:half], column[half:])]",
+            "halves = [_among(node, near, column[:half])] * 2",
         ),
     ),
     *_in(
@@ -2777,13 +2795,13 @@ MUTANTS = [
         ),
         (
             "an IN misses the largest number of a column",
-            "bisect_right(node.values, most.as_py())",
-            "bisect_left(node.values, most.as_py())",
+            "bisect_right(values, most.as_py())",
+            "bisect_left(values, most.as_py())",
         ),
         (
             "an IN misses the smallest number of a column",
-            "first = bisect_left(node.values, least.as_py())",
-            "first = bisect_right(node.values, least.as_py())",
+            "first = bisect_left(values, least.as_py())",
+            "first = bisect_right(values, least.as_py())",
         ),
         (
             "NOT IN (…, NULL) matches",

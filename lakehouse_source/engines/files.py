@@ -266,7 +266,6 @@ def hand_over(
             groups.setdefault(division.group_of(task), []).append(task)
         else:
             rest.append(task)
-    division.check()
     smallest_first = sorted(groups, key=lambda key: sum(task.byte_count for task in groups[key]))
     joined: dict[tuple[Any, ...], list[ScanTask]] = {}
     for key in smallest_first[: max(0, len(groups) - _MOST_GROUPS)]:
@@ -296,18 +295,6 @@ def needed_bounds(schema: pa.Schema, names: Iterable[str]) -> frozenset[int]:
         for leaf in leaves(schema)
         if leaf.path[0] in wanted and pa.types.is_floating(leaf.type) and not leaf.in_list
     )
-
-
-def check_files(storage: Storage, tasks: Mapping[str, ScanTask]) -> None:
-    """Check that the files of tasks, by path, are there and have the sizes that were committed."""
-    for task, size_bytes in zip(tasks.values(), storage.sizes_at([*tasks])):
-        if size_bytes is None:
-            raise missing_file(storage.display(task.path))
-        if size_bytes != task.size_bytes:
-            raise CorruptDatasetError(
-                path=storage.display(task.path),
-                reason=f"it has {size_bytes} bytes, not {task.size_bytes}",
-            )
 
 
 def missing_file(path: str) -> StorageError:
@@ -355,7 +342,6 @@ class _Division:
         self._stored: dict[int, dict[str, pa.Field | None] | None] = {}
         self._literal_partitions: dict[tuple[str | None, ...], bool] = {}
         self._paths: dict[str, str] = {}
-        self._unchecked: dict[str, ScanTask] = {}
         self._some_column_is_stored: dict[tuple[int, bool], bool] = {}
         self._defaults = {
             field.name: from_ordinal(ordinal, field.type)
@@ -364,7 +350,11 @@ class _Division:
         }
 
     def is_for_engine(self, task: ScanTask, bounds: Known) -> bool:
-        """Tell whether the engine reads a file by itself. `check` checks those that it reads."""
+        """Tell whether the engine reads a file by itself.
+
+        Raises:
+            StorageError, CorruptDatasetError: it would, and the file is not the one committed.
+        """
         filtered = _is_filtered(task)
         storage = self._storage
         if not storage.is_local or (filtered and not self._portable):
@@ -378,7 +368,7 @@ class _Division:
         stored = self._columns(task.schema_version)
         if stored is None or any(bounds[id].may_contain_nan for id in self._floats):
             return False
-        path = storage.path(task.path)
+        path, size_bytes = storage.path_and_size(task.path)
         if not self._engine.is_path(path):
             return False
         if not self._has_literals(task.partitions):
@@ -389,20 +379,21 @@ class _Division:
             self._some_column_is_stored[kind] = any(stored[field.name] for field in read)
         if not self._some_column_is_stored[kind]:
             return False  # without a column of a file, an engine cannot count its rows
+        if size_bytes is None:
+            raise missing_file(storage.display(task.path))
+        if size_bytes != task.size_bytes:
+            raise CorruptDatasetError(
+                path=storage.display(task.path),
+                reason=f"it has {size_bytes} bytes, not {task.size_bytes}",
+            )
         self._paths[task.path] = path  # kept: resolving a path looks at each of its folders
         if task.schema_version == self._oldest:
-            self._unchecked[path] = task
             return True
-        check_files(storage, {path: task})
         # The file lacks a column that another commit added while the file was written.
         with storage.open_input(task.path) as file:
             footer = open_footer(file, storage.display(task.path))
         there = set(footer.metadata.schema.to_arrow_schema().names)
         return {field.name for field in stored.values() if field is not None} <= there
-
-    def check(self) -> None:
-        """Check all files that the engine reads at once: one by one takes longer."""
-        check_files(self._storage, self._unchecked)
 
     def _gives_positions(self, schema_version: int) -> bool:
         """Tell whether the engine gives positions of rows in files of a schema."""

@@ -46,6 +46,8 @@ Values: TypeAlias = Any
 _TEXT = {"prefix": pc.starts_with, "suffix": pc.ends_with, "contains": pc.match_substring}
 # An IN of at most this many values compares with each value.
 _FEW_VALUES = 4
+# Fewer rows are not divided to need fewer values.
+_FEWEST_ROWS = 4096
 
 
 def matching_mask(
@@ -185,17 +187,7 @@ class _Builder:
         return result
 
     def _in(self, node: BoundIn, column: Values) -> Values:
-        near = _values_near(node, column)
-        if len(near) <= _FEW_VALUES:
-            # Comparing with a few values is many times faster than looking up a hash table.
-            type_ = _stand_in(node.column.type)
-            equal = [pc.equal(column, to_scalar(value, type_)) for value in near]
-            found = _balanced(pc.or_, [_truth(False), *equal])
-        else:
-            both_zeros = node.column.is_float and 0.0 in near
-            found = pc.is_in(
-                column, value_set=_value_set(near, _stand_in(node.column.type), both_zeros)
-            )
+        found = _among(node, node.values, column)
         if node.has_nan:
             found = pc.or_kleene(found, pc.is_nan(column))
         missed = _truth(None if node.has_null else False)
@@ -205,15 +197,37 @@ class _Builder:
         return pc.if_else(pc.is_valid(column), found, _truth(None))
 
 
-def _values_near(node: BoundIn, column: Values) -> tuple[Ordinal, ...]:
-    """The values of an IN that an integer column can hold."""
-    if not pa.types.is_integer(node.column.type) or len(node.values) <= _FEW_VALUES:
-        return node.values
+def _among(node: BoundIn, values: tuple[Ordinal, ...], column: Values) -> Values:
+    """True where a column has one of some values of an IN."""
+    near = _values_near(node, values, column)
+    type_ = _stand_in(node.column.type)
+    if not near:
+        return pa.repeat(_truth(False), len(column))
+    if len(near) <= _FEW_VALUES:
+        # Comparing with a few values is many times faster than looking up a hash table.
+        return _balanced(pc.or_, [pc.equal(column, to_scalar(one, type_)) for one in near])
+    half = len(column) // 2
+    if len(near) < len(values) and half >= _FEWEST_ROWS:
+        # Neighbouring rows have neighbouring values: the halves may need fewer.
+        halves = [_among(node, near, part) for part in (column[:half], column[half:])]
+        return pa.chunked_array([one for part in halves for one in _chunks(part)])
+    both_zeros = node.column.is_float and 0.0 in near
+    return pc.is_in(column, value_set=_value_set(near, type_, both_zeros))
+
+
+def _values_near(node: BoundIn, values: tuple[Ordinal, ...], column: Values) -> tuple[Ordinal, ...]:
+    """The values that an integer column can hold."""
+    if not pa.types.is_integer(node.column.type) or len(values) <= _FEW_VALUES:
+        return values
     least, most = pc.min_max(column).values()
     if not least.is_valid:
         return ()
-    first = bisect_left(node.values, least.as_py())
-    return node.values[first : bisect_right(node.values, most.as_py())]
+    first = bisect_left(values, least.as_py())
+    return values[first : bisect_right(values, most.as_py())]
+
+
+def _chunks(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
 
 
 def _truth(value: bool | None) -> pa.BooleanScalar:

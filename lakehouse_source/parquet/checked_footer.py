@@ -26,6 +26,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -239,6 +240,8 @@ class CheckedFooter:
                 reason=f"its footer says {self.row_count} rows, and its row groups have "
                 f"{sum(self.row_counts)}",
             )
+        # The position of the first row of each row group, and the row after the last.
+        self.row_starts = tuple(accumulate(self.row_counts, initial=0))
         self._chunks: dict[tuple[int, int], Chunk] = {}
         self._checked_structures: dict[tuple[int, int], Struct] = {}
 

@@ -139,37 +139,31 @@ class PagesOfFile:
         self.condition = condition
         self.rest = rest
         self._pruning = pruning
-        self._reader = reader
+        self.reader = reader
         self._fruitless = 0
 
     @property
     def are_worth_a_look(self) -> bool:
         return self._fruitless < _FRUITLESS_ROW_GROUPS
 
-    def rows(self, row_group: int) -> tuple[RowRange, ...] | None:
-        """The rows that may match; None: read the whole row group.
+    def rows(self, group: RowGroup, *, keep: bool) -> tuple[RowRange, ...] | None:
+        """The rows of a row group that may match, by position; None: read the whole row group.
+
+        `keep`: rows of row groups before it are read later.
 
         Raises:
             UnusablePages: an index is wrong.
         """
         located = [at for column in self.rest.columns for at in column.positions]
-        rows = self._pruning.rows(row_group, located)
-        if rows == () or (
-            rows is not None and self._reader.choose(row_group, self.condition.columns, rows).pays
-        ):
-            self._fruitless = 0
-            return rows
+        found = self._pruning.rows(group.index, located, keep=keep)
+        if found is not None:
+            start = group.first_row
+            rows = tuple((start + first, start + end) for first, end in found)
+            if not rows or self.reader.choose(self.condition.columns, rows).pays:
+                self._fruitless = 0
+                return rows
         self._fruitless += 1
         return None
-
-    def read(self, row_group: int, part: ColumnSet, rows: tuple[RowRange, ...]) -> pa.Table | None:
-        """The rows of columns; None: reading whole columns costs less.
-
-        Raises:
-            UnusablePages: an index is wrong, and so perhaps the chosen rows are.
-        """
-        chosen = self._reader.choose(row_group, part.columns, rows)
-        return self._reader.read(chosen) if chosen.pays else None
 
 
 def leaf_paths(field: pa.Field) -> list[str]:
@@ -196,12 +190,15 @@ class RowGroup:
     first_row: int
     live: pa.BooleanArray | None
 
+    def rows(self, mask: pa.ChunkedArray | None = None) -> Rows:
+        """Its rows, or those that a mask marks."""
+        return Rows(((self.first_row, self.first_row + self.row_count),), mask)
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a row group, in order: the rows of `rows` that `mask` marks."""
+    """Some rows of a file, in order: the rows of `ranges` that `mask` marks."""
 
-    group: RowGroup
     ranges: tuple[RowRange, ...]
     mask: pa.ChunkedArray | pa.BooleanArray | None = None
 
@@ -214,18 +211,9 @@ class Rows:
     @property
     def positions(self) -> pa.Array:
         """The positions of the rows in the file."""
-        start = self.group.first_row
-        parts = [pa.arange(start + first, start + end) for first, end in self.ranges]
+        parts = [pa.arange(first, end) for first, end in self.ranges]
         found = pa.chunked_array(parts, pa.int64()).combine_chunks()
         return found if self.mask is None else found.filter(_one_array(self.mask))
-
-    @property
-    def live(self) -> pa.Array | None:
-        """Which of the rows are not deleted; None: all, or `mask` marks no deleted row."""
-        live = self.group.live
-        if live is None or self.mask is not None:
-            return None
-        return pa.concat_arrays([live.slice(first, end - first) for first, end in self.ranges])
 
 
 def of_live(
@@ -252,7 +240,10 @@ def most_of(
 
 
 def marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange, ...]:
-    """The rows that `mask` marks; the mask has an item for each row in `rows`."""
+    """The rows that `mask` marks; the mask has an item for each row in `rows`.
+
+    Rows of two ranges do not become one, which would perhaps be of two row groups.
+    """
     found: list[RowRange] = []
     before = at = 0
     for place in pc.indices_nonzero(mask).to_pylist():
@@ -260,7 +251,7 @@ def marked(rows: tuple[RowRange, ...], mask: pa.ChunkedArray) -> tuple[RowRange,
             before += rows[at][1] - rows[at][0]
             at += 1
         row = rows[at][0] + place - before
-        if found and found[-1][1] == row:
+        if found and found[-1][1] == row and place > before:
             found[-1] = (found[-1][0], row + 1)
         else:
             found.append((row, row + 1))
@@ -355,7 +346,7 @@ class StoredColumns:
         names = {field_id(field): field.name for field in wanted} if paths else {}
         stored = file.footer.arrow_schema
         # A field whose name has a dot is not found by its path.
-        paths = {} if file.footer.has_dots else paths
+        paths = {} if paths and file.footer.has_dots else paths
         return [
             _as_shredded(
                 field,

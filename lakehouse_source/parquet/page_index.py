@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -142,21 +143,27 @@ class PageIndex:
         self._loaded: dict[ByteRange, bytes] = {}
         self._located: dict[tuple[int, int], ChunkPages | None] = {}
 
-    def load(self, row_group: int, located: Iterable[int], bounded: Iterable[int] = ()) -> None:
+    def load(
+        self,
+        row_group: int,
+        located: Iterable[int],
+        bounded: Iterable[int] = (),
+        *,
+        keep: bool = False,
+    ) -> None:
         """Read indexes of one row group together, for the leaf columns at these positions.
 
         `located` need the places of their pages, `bounded` also the bounds. Drops the indexes that
-        were read before.
+        were read before, if it should not `keep` them.
         """
-        self._located = {}
+        if not keep:
+            self._located, self._loaded = {}, {}
         bounded = set(bounded)
         wanted = [(position, _OFFSET_INDEX) for position in {*located, *bounded}]
         wanted += [(position, _COLUMN_INDEX) for position in bounded]
         places = (self._place(row_group, position, field) for position, field in wanted)
-        try:
-            self._loaded = self._source.read(place for place in places if place is not None)
-        except OutsideFile:
-            self._loaded = {}
+        with suppress(OutsideFile):  # `_bytes` tells which
+            self._loaded |= self._source.read(place for place in places if place is not None)
 
     def locations(self, row_group: int, position: int) -> ChunkPages | None:
         """The pages of a column chunk; None: their places are not certain.
@@ -438,15 +445,18 @@ class PagePruning:
             leaf = Leaf(one.path, one.id, one.type, False)
             self._columns[one.id] = one.typed, leaf, one.indexed_type
 
-    def rows(self, row_group: int, located: Iterable[int]) -> tuple[RowRange, ...] | None:
+    def rows(
+        self, row_group: int, located: Iterable[int], *, keep: bool = False
+    ) -> tuple[RowRange, ...] | None:
         """The rows that may match; None: the indexes rule out nothing.
 
-        Also reads the offset indexes of the leaf columns at the positions `located`.
+        Also reads the offset indexes of the leaf columns at the positions `located`; `keep`: beside
+        those of other row groups.
         """
         if not self._columns:
             return None
         bounded = [position for position, _, _ in self._columns.values()]
-        self._index.load(row_group, located, bounded)
+        self._index.load(row_group, located, bounded, keep=keep)
         rows = self._footer.row_counts[row_group]
         pages: dict[int, Sequence[PageBounds]] = {}
         for column_id, (position, leaf, now) in self._columns.items():

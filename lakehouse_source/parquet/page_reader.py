@@ -1,13 +1,14 @@
-"""Edge. Reads some rows of a row group by fetching only the pages that hold them.
+"""Edge. Reads some rows of a file by fetching only the pages that hold them.
 
 PyArrow reads whole column chunks. So the needed pages are put together as a small Parquet file in
 memory. PyArrow decodes this file and checks the pages' checksums, and the rows are
 cut out.
 
-Columns whose chosen pages begin and end at the same rows form one row group of that file. If pages
-of a nested column's leaves end at different rows, the pages between common ends are read together.
-The rows of a column with lists are counted after decoding. A contradiction raises `UnusablePages`,
-and the caller reads the whole row group.
+Columns whose chosen pages begin and end at the same rows are read together: they form a row group
+of that file for each row group that the pages come from. If pages of a nested column's leaves end
+at different rows, the pages between common ends are read together. The rows of a column with lists
+are counted after decoding. A contradiction raises `UnusablePages`, and the caller reads whole row
+groups.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _DAMAGE = (LookupError, TypeError, ValueError, OverflowError, struct.error)
 
 
 class UnusablePages(ValueError):
-    """A row group that cannot be read by pages."""
+    """Rows that cannot be read by pages."""
 
 
 @dataclass(slots=True)
@@ -84,20 +85,34 @@ class PageLeaf:
 
 
 @dataclass(slots=True)
-class PageGroup:
-    """Columns whose chosen pages hold the same rows, which are `runs`."""
+class PagePart:
+    """The chosen pages of some columns in one row group."""
 
-    runs: tuple[RowRange, ...]
+    row_group: int
     row_count: int
-    has_lists: bool
-    paths: list[str] = field(default_factory=list)
     leaves: list[PageLeaf] = field(default_factory=list)
 
 
-def file_of_pages(
-    source: ByteRanges, footer: CheckedFooter, row_group: int, groups: Sequence[PageGroup]
-) -> bytes:
-    """A Parquet file of the pages of one row group, with a row group for each of `groups`.
+@dataclass(slots=True)
+class PageGroup:
+    """Columns whose chosen pages hold the same rows, which are `runs`, by row group."""
+
+    runs: tuple[RowRange, ...]
+    has_lists: bool
+    parts: list[PagePart]
+    paths: list[str] = field(default_factory=list)
+
+    @property
+    def row_count(self) -> int:
+        return sum(part.row_count for part in self.parts)
+
+    @property
+    def leaves(self) -> list[PageLeaf]:
+        return [leaf for part in self.parts for leaf in part.leaves]
+
+
+def file_of_pages(source: ByteRanges, footer: CheckedFooter, groups: Sequence[PageGroup]) -> bytes:
+    """A Parquet file of the pages of `groups`, with a row group for each of their parts.
 
     Raises:
         OutsideFile: a page is not in the file.
@@ -107,23 +122,25 @@ def file_of_pages(
     parts = [_MAGIC]
     size = len(_MAGIC)
     row_groups = []
-    for group in groups:
+    for has_lists, names, part in (
+        (group.has_lists, len(group.paths), part) for group in groups for part in group.parts
+    ):
         # PyArrow reads no more rows than a row group declares. If one more is declared, it reads
         # all of them, and rows of lists can be counted.
-        row_count = group.row_count + group.has_lists
+        row_count = part.row_count + has_lists
         chunks = [_NO_CHUNK] * footer.leaf_count
         if _COUNTS_BY_POSITION:
-            for position in range(min(len(chunks), len(group.paths))):
+            for position in range(min(len(chunks), names)):
                 chunks[position] = _empty_chunk(footer, position, row_count)
         group_size = 0
-        for leaf in group.leaves:
+        for leaf in part.leaves:
             pieces = [fetched[span] for span in leaf.spans]
-            meta = footer.structure(row_group, leaf.position)[3]
+            meta = footer.structure(part.row_group, leaf.position)[3]
             try:
                 chunk, length = _column_chunk(meta, leaf, pieces, size)
             except _DAMAGE as error:
                 raise UnusablePages(str(error)) from error
-            counts = _COUNTS_BY_POSITION and leaf.position < len(group.paths)
+            counts = _COUNTS_BY_POSITION and leaf.position < names
             if counts and leaf.value_count < row_count:
                 raise UnusablePages("this PyArrow would not read one row more")
             chunks[leaf.position] = chunk
@@ -252,23 +269,24 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPages:
-    """The pages of one row group that hold some rows of some columns."""
+    """The pages that hold some rows of some columns. `whole` has the rows of each row group."""
 
-    row_group: int
     columns: Sequence[FileColumn]
     rows: Sequence[RowRange]
     groups: list[PageGroup]
-    rows_in_row_group: int
+    whole: dict[int, RowRange]
 
     @property
     def pays(self) -> bool:
         """Tell whether these pages cost less than the columns' whole chunks."""
         cost = whole = 0
         for group in self.groups:
-            pages = sum(len(leaf.pages) for leaf in group.leaves)
-            cost += _ROW_GROUP_VALUES + _PAGE_VALUES * pages
-            cost += len(group.leaves) * (_LEAF_VALUES + group.row_count)
-            whole += len(group.leaves) * self.rows_in_row_group
+            for part in group.parts:
+                first, end = self.whole[part.row_group]
+                pages = sum(len(leaf.pages) for leaf in part.leaves)
+                cost += _ROW_GROUP_VALUES + _PAGE_VALUES * pages
+                cost += len(part.leaves) * (_LEAF_VALUES + part.row_count)
+                whole += len(part.leaves) * (end - first)
         return cost < whole
 
 
@@ -288,26 +306,41 @@ class PageReader:
         self._index = index
         self._use_threads = use_threads
 
-    def choose(
-        self, row_group: int, columns: Sequence[FileColumn], rows: Sequence[RowRange]
-    ) -> ChosenPages:
-        """The pages that hold `rows`, which are in order and do not overlap."""
-        row_count = self._footer.row_counts[row_group]
+    def choose(self, columns: Sequence[FileColumn], rows: Sequence[RowRange]) -> ChosenPages:
+        """The pages that hold `rows`.
+
+        They are rows of the file, in order, do not overlap, and no range leaves its row group.
+        """
+        starts = self._footer.row_starts
+        by_row_group: dict[int, list[RowRange]] = {}
+        for first, end in rows:
+            row_group = bisect_right(starts, first) - 1
+            start = starts[row_group]
+            by_row_group.setdefault(row_group, []).append((first - start, end - start))
         groups: dict[tuple[bool, tuple[RowRange, ...]], PageGroup] = {}
         for column in columns:
-            chunks = [self._chunk(row_group, position) for position in column.positions]
-            if not chunks:
+            if not column.positions:
                 raise UnusablePages(f"no leaf column of {column.name!r}")
-            runs = _runs(_common_starts(chunks), row_count, rows)
+            runs: list[RowRange] = []
+            parts = []
+            for row_group, within in by_row_group.items():
+                chunks = [self._chunk(row_group, position) for position in column.positions]
+                found = _runs(_common_starts(chunks), self._footer.row_counts[row_group], within)
+                start = starts[row_group]
+                runs += ((start + first, start + end) for first, end in found)
+                part = PagePart(row_group, sum(end - first for first, end in found))
+                for position, chunk in zip(column.positions, chunks):
+                    part.leaves.append(_leaf(position, column.has_lists, chunk, found))
+                parts.append(part)
             # Rows of lists are counted separately, see `file_of_pages`.
-            key = (column.has_lists, runs)
-            if key not in groups:
-                count = sum(end - first for first, end in runs)
-                groups[key] = PageGroup(runs, count, column.has_lists)
-            groups[key].paths += column.paths
-            for position, chunk in zip(column.positions, chunks):
-                groups[key].leaves.append(_leaf(position, column.has_lists, chunk, runs))
-        return ChosenPages(row_group, columns, rows, list(groups.values()), row_count)
+            group = PageGroup(tuple(runs), column.has_lists, parts)
+            same = groups.setdefault((column.has_lists, group.runs), group)
+            same.paths += column.paths
+            if same is not group:
+                for part, more in zip(same.parts, parts):
+                    part.leaves += more.leaves
+        whole = {one: (starts[one], starts[one + 1]) for one in by_row_group}
+        return ChosenPages(columns, rows, list(groups.values()), whole)
 
     def read(self, chosen: ChosenPages) -> pa.Table:
         """The rows of the columns, one after the other.
@@ -317,7 +350,7 @@ class PageReader:
         """
         groups = chosen.groups
         try:
-            data = file_of_pages(self._source, self._footer, chosen.row_group, groups)
+            data = file_of_pages(self._source, self._footer, groups)
         except OutsideFile as error:
             raise UnusablePages(str(error)) from error
         try:
@@ -329,8 +362,6 @@ class PageReader:
             raise CorruptDatasetError(path=self._footer.path, reason=str(error)) from error
         read: dict[str, pa.ChunkedArray] = {}
         for table, group in zip(tables, groups):
-            if table.num_rows != group.row_count:
-                raise UnusablePages(f"{table.num_rows} rows in pages of {group.row_count}")
             found = cut(table, group.runs, chosen.rows)
             read |= dict(zip(found.column_names, found.columns))
             for name in found.column_names:
@@ -344,24 +375,34 @@ class PageReader:
         parquet = pq.ParquetFile(
             pa.BufferReader(data),
             read_dictionary=[
-                self._footer.leaf_paths[leaf.position]
+                self._footer.leaf_paths[first.position]
                 for group in groups
-                for leaf in group.leaves
-                if leaf.in_dictionary and self._is_text(leaf.position)
+                for first, *others in zip(*(part.leaves for part in group.parts))
+                if self._is_text(first.position)
+                and all(leaf.in_dictionary for leaf in (first, *others))
             ],
             coerce_int96_timestamp_unit=INT96_UNIT,
             page_checksum_verification=True,
             thrift_string_size_limit=len(data),
         )
-        return [
-            parquet.read_row_group(
-                number,
-                columns=group.paths,
-                # Handing a column to a thread takes as long as decoding 10,000 values.
-                use_threads=self._use_threads and group.row_count > ROWS_FOR_THREADS,
-            )
-            for number, group in enumerate(groups)
-        ]
+        found, number = list[pa.Table](), 0
+        for group in groups:
+            tables = []
+            # The rows of lists are counted in each row group.
+            for parts in ([part] for part in group.parts) if group.has_lists else (group.parts,):
+                row_count = sum(part.row_count for part in parts)
+                table = parquet.read_row_groups(
+                    range(number, number + len(parts)),
+                    columns=group.paths,
+                    # Handing a column to a thread takes as long as decoding 10,000 values.
+                    use_threads=self._use_threads and row_count > ROWS_FOR_THREADS,
+                )
+                if table.num_rows != row_count:
+                    raise UnusablePages(f"{table.num_rows} rows in pages of {row_count}")
+                tables.append(table)
+                number += len(parts)
+            found.append(pa.concat_tables(tables))
+        return found
 
     def _is_text(self, position: int) -> bool:
         """Tell whether a leaf column is a top-level column of strings or bytes."""

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import chain
 from typing import TypeVar
 
 import pyarrow as pa
@@ -199,6 +199,9 @@ _FEW = 1000
 _PORTION_ROWS = 16_384
 # A smaller row group is read whole: looking at its page indexes would take as long.
 FEWEST_ROWS_FOR_PAGES = 16_384
+# Pages of several row groups are read together, until they have so many rows: to begin takes longer
+# than to decode a page.
+_ROWS_AT_ONCE = 262_144
 # When pages are read, up to this many matching rows are picked one by one from other columns.
 _PICKED_ROWS = 1000
 # Columns are filtered one by one where at most one row in so many does not match. Measured on a
@@ -208,7 +211,9 @@ _MOST_OF = 8
 
 
 def read_task(spec: ReadSpec, task: ScanTask, storage: Storage) -> Iterator[pa.Table]:
-    """The matching rows of one task, a table per row group, in file order.
+    """The matching rows of one task, in file order.
+
+    A table is of one row group, or of several of which few pages are read.
 
     Raises:
         StorageError: the file is missing or cannot be read.
@@ -336,29 +341,70 @@ class _FileReader:
                 if groups is None:
                     groups = tuple(range(len(footer.row_counts)))
                 filters = self._filters(footer, file)
-                pages = self._pages(opened)
+                self.pages = self._pages(opened)
                 self.likely = self._likely(footer)
-                starts = list(accumulate(footer.row_counts, initial=0))
-            for index in groups:
+            portions = self._portions(opened, groups, filters)
+            while True:
                 with self._errors():
-                    if filters is not None and filters.rule_out(index):
+                    some, rows = next(portions, ((), None))
+                    if not some:
+                        return
+                    try:
+                        if self.pages is not None and rows is not None:
+                            table = self._by_pages(some, rows, self.pages)
+                        else:
+                            table = self._row_group(some[0])
+                    except UnusablePages:
+                        self.pages = None
+                        portions = chain((((one,), None) for one in some), portions)
                         continue
-                    live = None
-                    if self.task.deleted is not None:
-                        live = live_mask(self._deleted, starts[index], starts[index + 1])
-                        if live is not None and not pc.any(live).as_py():
-                            continue
-                    group = RowGroup(opened, index, footer.row_counts[index], starts[index], live)
-                    table = None
-                    if pages is not None:
-                        try:
-                            table = self._by_pages(group, pages)
-                        except UnusablePages:
-                            pages = None
-                    if table is None:
-                        table = self._row_group(group)
                 if table.num_rows:
                     yield table
+
+    def _portions(
+        self, opened: OpenFile, indexes: Iterable[int], filters: FileFilters | None
+    ) -> Iterator[tuple[Sequence[RowGroup], tuple[RowRange, ...] | None]]:
+        """What is read at once: a whole row group, or rows that pages of row groups hold."""
+        starts = opened.footer.row_starts
+        groups: list[RowGroup] = []
+        rows: tuple[RowRange, ...] = ()
+        for index in indexes:
+            if filters is not None and filters.rule_out(index):
+                continue
+            first, end = starts[index], starts[index + 1]
+            live = None
+            if self.task.deleted is not None:
+                live = live_mask(self._deleted, first, end)
+                if live is not None and not pc.any(live).as_py():
+                    continue
+            group = RowGroup(opened, index, end - first, first, live)
+            found = self._rows_of_pages(group, keep=bool(groups))
+            if found:
+                groups.append(group)
+                rows += found
+            if groups and (found is None or _count(rows) >= _ROWS_AT_ONCE):
+                yield groups, rows
+                groups, rows = [], ()
+            if found is None:
+                yield (group,), None
+        if groups:
+            yield groups, rows
+
+    def _rows_of_pages(self, group: RowGroup, *, keep: bool) -> tuple[RowRange, ...] | None:
+        """The rows to read by pages; None: the row group should be read whole."""
+        pages = self.pages
+        if pages is None or group.row_count < FEWEST_ROWS_FOR_PAGES or not pages.are_worth_a_look:
+            return None
+        try:
+            return pages.rows(group, keep=keep)
+        except UnusablePages:
+            self.pages = None
+            return None
+
+    @cached_property
+    def shown(self) -> str:
+        """What errors call the file."""
+        return self.storage.display(self.task.path)
 
     @cached_property
     def _deleted(self) -> Positions:
@@ -431,7 +477,7 @@ class _FileReader:
 
     def _opened(self) -> pa.NativeFile:
         """The file; if it is to be verified, a copy of the bytes that were."""
-        task, shown = self.task, self.storage.display(self.task.path)
+        task, shown = self.task, self.shown
         file = self.storage.open_input(task.path)
         size = file.size()
         if size != task.size_bytes:
@@ -445,8 +491,7 @@ class _FileReader:
             return verified(file, task.sha256, shown)
 
     def _footer(self, file: pa.NativeFile) -> CheckedFooter:
-        task = self.task
-        shown = self.storage.display(task.path)
+        task, shown = self.task, self.shown
         footer = open_footer(file, shown, remembered=True)
         if footer.row_count != task.file_row_count:
             raise CorruptDatasetError(
@@ -455,23 +500,18 @@ class _FileReader:
             )
         return footer
 
-    def _by_pages(self, group: RowGroup, pages: PagesOfFile) -> pa.Table | None:
-        """The matching rows, read by pages; None if the row group should be read whole."""
+    def _by_pages(
+        self, groups: Sequence[RowGroup], rows: tuple[RowRange, ...], pages: PagesOfFile
+    ) -> pa.Table:
+        """The matching rows among `rows` of row groups, read by pages."""
         spec = self.spec
         assert spec.predicate is not None
-        if group.row_count < FEWEST_ROWS_FOR_PAGES or not pages.are_worth_a_look:
-            return None
-        rows = pages.rows(group.index)
-        if rows is None:
-            return None
-        if not rows:
-            return empty(self.output_schema)
-        stored = self._stored_rows(group, pages.condition, rows, pages)
+        stored = self._stored_rows(groups, pages.condition, rows, pages)
         likely = None if self.likely is None else self.likely.among(stored)
         if likely is not None and likely.true_count <= _PICKED_ROWS:
             stored, rows = stored.filter(likely), marked(rows, likely)
-        condition = self._assembled(stored, pages.condition, Rows(group, rows))
-        mask = of_live(matching_mask(condition, spec.predicate), Rows(group, rows).live)
+        condition = self._assembled(stored, pages.condition, Rows(rows))
+        mask = of_live(matching_mask(condition, spec.predicate), self._live(rows))
         matching = pc.sum(mask).as_py() or 0
         if matching == 0:
             return empty(self.output_schema)
@@ -480,24 +520,43 @@ class _FileReader:
         needs_rest = len(pages.rest.wanted) > 0
         table = condition
         if needs_rest:
-            stored = self._stored_rows(group, pages.rest, rows, pages)
-            table = self._assembled(stored, pages.rest, Rows(group, rows))
+            stored = self._stored_rows(groups, pages.rest, rows, pages)
+            table = self._assembled(stored, pages.rest, Rows(rows))
         return self._result(condition, table, mask, matching)
 
     def _assembled(self, stored: pa.Table, part: ColumnSet, rows: Rows) -> pa.Table:
         return self.columns.assembled(stored, part.physical, part.wanted, rows)
 
+    def _live(self, rows: tuple[RowRange, ...]) -> pa.BooleanArray | None:
+        """Which rows are not deleted; None: all."""
+        if self.task.deleted is None:
+            return None
+        parts = [live_mask(self._deleted, first, end) for first, end in rows]
+        if all(part is None for part in parts):
+            return None
+        return pa.concat_arrays(
+            [
+                pa.repeat(pa.scalar(True), end - first) if part is None else part
+                for part, (first, end) in zip(parts, rows)
+            ]
+        )
+
     def _stored_rows(
-        self, group: RowGroup, part: ColumnSet, rows: tuple[RowRange, ...], pages: PagesOfFile
+        self,
+        groups: Sequence[RowGroup],
+        part: ColumnSet,
+        rows: tuple[RowRange, ...],
+        pages: PagesOfFile,
     ) -> pa.Table:
         """Some rows of columns, as they are stored."""
         if not part.physical:
             return pa.table({})
-        found = pages.read(group.index, part, rows)
-        if found is None:
-            found = self._whole_columns(group, part.physical)
-            found = cut(found, [(0, group.row_count)], rows)
-        return found
+        chosen = pages.reader.choose(part.columns, rows)
+        if chosen.pays:
+            return pages.reader.read(chosen)
+        read = [one for one in groups if one.index in chosen.whole]
+        found = pa.concat_tables([self._whole_columns(one, part.physical) for one in read])
+        return cut(found, [*chosen.whole.values()], rows)
 
     def _row_group(self, group: RowGroup) -> pa.Table:
         spec = self.spec
@@ -507,7 +566,7 @@ class _FileReader:
         physical, stored = self._stored(group, self.predicate_schema, self.paths)
         likely = None if self.likely is None else self.likely.among(stored)
         stored = stored if likely is None else stored.filter(likely)
-        part = Rows(group, ((0, rows),), likely)
+        part = group.rows(likely)
         condition = self.columns.assembled(stored, physical, self.predicate_schema, part)
         mask = matching_mask(condition, spec.predicate)
         if spec.unmatched:
@@ -567,8 +626,7 @@ class _FileReader:
             schema, columns = stored.schema, stored.columns
             del stored
             stored = most_of(columns, schema, live)
-        rows = Rows(group, ((0, group.row_count),), live)
-        return self.columns.assembled(stored, physical, wanted, rows)
+        return self.columns.assembled(stored, physical, wanted, group.rows(live))
 
     def _stored(
         self, group: RowGroup, wanted: pa.Schema, paths: Mapping[str, Collection[Path]]
@@ -591,7 +649,7 @@ class _FileReader:
     def _has_other_rows(self, group: RowGroup, found: int) -> CorruptDatasetError:
         # A damaged page header makes PyArrow skip a page. No checksum covers the header.
         return CorruptDatasetError(
-            path=self.storage.display(self.task.path),
+            path=self.shown,
             reason=f"the pages of row group {group.index} have {found} rows, "
             f"and its footer says {group.row_count}",
         )
@@ -604,7 +662,7 @@ class _FileReader:
         """
         last = pc.indices_nonzero(mask)[-1].as_py()
         physical = self.columns.physical(group.file, wanted)
-        rows = Rows(group, ((0, group.row_count),), mask)
+        rows = group.rows(mask)
         if not physical:
             return self.columns.assembled(pa.table({}), physical, wanted, rows)
         parts, at = [], 0
@@ -627,7 +685,6 @@ class _FileReader:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn what Arrow raises over a damaged or missing file into an error that names it."""
-        shown = self.storage.display(self.task.path)
         try:
             yield
         except PlakeError:
@@ -635,15 +692,19 @@ class _FileReader:
         except pa.ArrowCancelled:
             raise
         except (pa.ArrowException, ValueError, LookupError, OverflowError) as error:
-            raise CorruptDatasetError(path=shown, reason=str(error)) from error
+            raise CorruptDatasetError(path=self.shown, reason=str(error)) from error
         except OSError as error:
             if "CRC checksum" in str(error):  # PyArrow has no class of its own for this
-                raise CorruptDatasetError(path=shown, reason=str(error)) from error
-            raise StorageError(path=shown, reason=str(error)) from error
+                raise CorruptDatasetError(path=self.shown, reason=str(error)) from error
+            raise StorageError(path=self.shown, reason=str(error)) from error
 
 
 def _all_paths(fields: Iterable[pa.Field]) -> list[str]:
     return [path for field in fields for path in leaf_paths(field)]
+
+
+def _count(rows: Iterable[RowRange]) -> int:
+    return sum(end - first for first, end in rows)
 
 
 def _bare(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -23,6 +23,8 @@ from lakehouse_source.read.snapshot import KnownColumns, KnownFile, Snapshot, kn
 
 # How many files' row groups are read in one query.
 RECORDS_OF_FILES = 1000
+# Of a dataset with more files, a scan without a condition keeps nothing for later plans.
+_MOST_WHOLE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,16 @@ def candidates(
     if bound.never_true:
         return
     portions: Iterable[Sequence[FileRecord]]
+    # A scan of everything keeps what it learns where that is little: to keep it takes a third of
+    # the time of reading it, and to have it saves two thirds.
+    is_large = bound.always_true and snapshot.summary.get("live_files", 0) > _MOST_WHOLE
+    keep = files is None and not is_large and snapshot.history is not None
     if files is None:
-        portions = _portions(reader, snapshot, bound, at_once, without)
+        portions = _portions(reader, snapshot, bound, at_once, without, keep)
     else:
         portions = (files[start : start + at_once] for start in range(0, len(files), at_once))
     for some in portions:
-        found = _of_portion(reader, snapshot, bound, some, files is None, statistics)
+        found = _of_portion(reader, snapshot, bound, some, keep, statistics)
         if not snapshot.has_vectors:
             yield from found
             continue
@@ -93,7 +99,7 @@ def _of_portion(
     statistics: bool,
 ) -> Iterator[Candidate]:
     """The candidates among some files, without their deletion vectors."""
-    if bound.always_true:
+    if bound.always_true and (statistics or not keep):
         groups = reader.row_groups([file.id for file in some], statistics=statistics)
         for file in some:
             if groups[file.id]:
@@ -122,12 +128,12 @@ def _portions(
     bound: BoundPredicate,
     at_once: int,
     without: Search | None,
+    keep: bool,
 ) -> Iterator[list[FileRecord]]:
-    narrowed = known = None
-    if not bound.always_true:
-        narrowed = search(bound, snapshot.indexed)
-        if snapshot.history is not None:
-            known = partial(known_files.records, snapshot.history)
+    narrowed = None if bound.always_true else search(bound, snapshot.indexed)
+    known = None
+    if keep and snapshot.history is not None:
+        known = partial(known_files.records, snapshot.history)
     return reader.iter_files(
         snapshot.dataset.id, snapshot.version, narrowed, at_once, without=without, known=known
     )
@@ -228,6 +234,8 @@ class _Known:
     def bounds_of_files(self, files: Sequence[KnownFile]) -> list[KnownFile]:
         """The bounds of the columns over each file."""
         version = self._schema_version
+        if not self._ids:
+            return []
         unknown = [
             file for file in files if not file.in_schema(version).whole.keys() >= self._id_set
         ]

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from lakehouse_source.errors import CorruptDatasetError, StorageError
+from lakehouse_source.errors import CorruptDatasetError, PlakeError, StorageError
 from lakehouse_source.storage.local_folder import LocalFolder
 from lakehouse_source.storage.location import StorageLocation, open_filesystem, storage_errors
 from lakehouse_source.storage.uris import (
@@ -117,20 +117,22 @@ class Storage:
 
     def size(self, relative: str) -> int | None:
         """The file's size in bytes; None: there is no such file."""
-        with self.errors(relative):
-            store, path = self.of(relative)
+        return self.path_and_size(relative)[1]
+
+    def path_and_size(self, relative: str) -> tuple[str, int | None]:
+        """What `path` and `size` say, in one look-up of the path."""
+        store, path = self.of(relative)
+        full = f"{store.root}/{path}"
+        try:
             if store._local is not None:
                 status = store._local.status(path)
                 is_file = status is not None and stat.S_ISREG(status.st_mode)
-                return status.st_size if status is not None and is_file else None
-            info = store.filesystem.get_file_info(store._path(path))
-        return None if info.type != pafs.FileType.File else int(info.size)
-
-    def sizes_at(self, paths: Sequence[str]) -> list[int | None]:
-        """The sizes in bytes of files at paths that `path` returned; None: there is no file."""
-        with self.errors(""):
-            found = self.filesystem.get_file_info(list(paths))
-        return [None if one.type != pafs.FileType.File else int(one.size) for one in found]
+                return full, status.st_size if status is not None and is_file else None
+            info = store.filesystem.get_file_info(full)
+        except Exception:
+            with self.errors(relative):  # to enter it for each of many files takes as long
+                raise
+        return full, None if info.type != pafs.FileType.File else int(info.size)
 
     def open_output(self, relative: str) -> pa.NativeFile:
         """A stream to a new file; missing folders are created."""
@@ -265,9 +267,15 @@ class Storage:
     @contextmanager
     def errors(self, relative: str) -> Iterator[None]:
         """Raise a filesystem's errors as `StorageError` that names the file."""
-        location, _ = self._place(relative)
-        with storage_errors(location, self.display(relative) if relative else self.uri):
+        try:
             yield
+        except PlakeError:
+            raise
+        except Exception:
+            # What to call the file is asked for only now: thousands of files may be looked up.
+            location, _ = self._place(relative)
+            with storage_errors(location, self.display(relative) if relative else self.uri):
+                raise
 
 
 class _MaskedInput:

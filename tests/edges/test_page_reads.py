@@ -51,13 +51,13 @@ def for_any_size(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def page_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts what was read by pages: calls, rows cut out, bytes of pages."""
+    """Counts what was read by pages: row groups, rows cut out, bytes of pages."""
     counts: Counter[str] = Counter()
     read, fetch = PageReader.read, ByteRanges.read
 
     def counted(self: PageReader, chosen: ChosenPages) -> pa.Table:
         found = read(self, chosen)
-        counts["reads"] += 1
+        counts["reads"] += len(chosen.whole)
         counts["rows"] += found.num_rows
         return found
 
@@ -186,17 +186,20 @@ def everything(count: int = 400) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize(("version", "row_group_size"), [("1.0", 400), ("2.0", 100)])
 @pytest.mark.parametrize("condition", ["id = 123", "id IN (3, 99, 100, 399)", "id >= 397",
                                        "struct.a = 7", "id < 60 AND text IS NULL"])  # fmt: skip
 def test_nested_columns_are_read_by_pages(
-    tmp_path: Path, page_reads: Counter[str], version: str, condition: str
+    tmp_path: Path,
+    page_reads: Counter[str],
+    version: str,
+    row_group_size: int,
+    condition: str,
 ) -> None:
     table = everything()
     # Pages of different columns end at different rows.
-    path = write(
-        tmp_path, table, data_page_version=version, data_page_size=100, max_rows_per_page=13
-    )
+    layout = {"data_page_size": 100, "max_rows_per_page": 13, "row_group_size": row_group_size}
+    path = write(tmp_path, table, data_page_version=version, **layout)
     found = read(path, table.schema, condition)
     whole = table.to_pylist()
     asked: dict[str, Any] = {
@@ -231,6 +234,28 @@ def test_only_the_pages_that_may_match_are_fetched(
     assert page_reads["rows"] == 100 + 1
     assert page_reads["bytes"] < 100 * (8 + 204) + 2 * 200 * 20 + 200 * 24
     assert path.stat().st_size > 4_000_000
+
+
+def test_pages_of_several_row_groups_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = everything(1000)
+    path = write(tmp_path, table, row_group_size=100)
+    read_pages, chosen = PageReader.read, list[list[int]]()
+
+    def noted(self: PageReader, pages: ChosenPages) -> pa.Table:
+        chosen.append([*pages.whole])
+        return read_pages(self, pages)
+
+    monkeypatch.setattr(PageReader, "read", noted)
+    wanted = [3, 299, 300, 301, 702, 999]
+    assert read(path, table.schema, [("id", "in", wanted)]) == table.take(wanted)
+    assert chosen == [[0, 2, 3, 7, 9]] * 2  # the condition's column, then the others
+    chosen.clear()
+    # As many rows as this are decoded at once, whatever the file holds.
+    monkeypatch.setattr(reader, "_ROWS_AT_ONCE", 10)
+    assert read(path, table.schema, [("id", "in", wanted)]) == table.take(wanted)
+    assert chosen == [[0, 2], [0, 2], [3, 7], [3, 7], [9], [9]]
 
 
 def test_a_condition_that_rules_nothing_out_is_read_whole(

@@ -96,7 +96,7 @@ def check(uri: Any, catalog: Any, conditions: list[str], versions: list[int]) ->
         names = set(
             lake.open_dataset(uri, catalog=catalog).scan(version=version).to_table().schema.names
         )
-        for condition in conditions:
+        for condition in [*conditions, "TRUE"]:
             try:
                 warm = tasks(uri, catalog, condition, version)
             except lake.InvalidPredicateError:
@@ -327,6 +327,26 @@ def test_statistics_of_row_groups_are_read_only_where_the_file_leaves_it_open(
     del asked[:]
     assert len(tasks(tmp_path, None, condition)) == 8
     assert asked == [(1, False)]
+
+
+def test_a_scan_of_everything_reads_only_what_it_does_not_know(
+    tmp_path: Path, asked: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 50, 5):
+        lake.write_dataset(pa.table({"n": range(start, start + 5)}), tmp_path, **SMALL)
+    del asked[:]
+    first = tasks(tmp_path, None, None)
+    assert (len(first), asked) == (10, [(10, False)])
+    lake.write_dataset(pa.table({"n": [20]}), tmp_path)
+    del asked[:]
+    assert tasks(tmp_path, None, None)[:-1] == first
+    assert asked == [(1, False)]
+    # Of a large dataset a scan keeps nothing: it would push out what others need.
+    monkeypatch.setattr(candidates_module, "_MOST_WHOLE", 10)
+    known_files.forget()
+    kept = known_files.size_bytes
+    assert [len(tasks(tmp_path, None, None)) for _ in range(2)] == [11, 11]
+    assert known_files.size_bytes == kept
 
 
 def test_what_is_kept_stays_within_its_bound(
