@@ -15,7 +15,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse_source.spark import enable, planner_jar, status
-from lakehouse_source.spark.protocol.vocabulary import Part, Setting
+from lakehouse_source.spark.protocol.vocabulary import Part, Reader, Setting
 from lakehouse_source.spark.reading.task_read import BATCH_ROWS
 from lakehouse_source.spark.session import configure as session
 from tests.doors.conftest import unshared_session
@@ -209,6 +209,7 @@ def test_a_jar_without_the_reader_gives_rows_and_prunes(
                 archive.writestr(name, whole.read(name))
     monkeypatch.setattr(session, "planner_jar", lambda: crippled)
     fresh = enable(unshared_session(spark))
+    fresh.conf.set(Setting.READER, Reader.PYTHON)
     frame = fresh.read.format("plake").load(path)
     shown = plan_of(frame.where("id = 5"))
     assert "BatchReads" in str(status(fresh)[Part.BATCHES].reason)

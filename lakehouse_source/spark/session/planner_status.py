@@ -114,7 +114,7 @@ EFFECTS = {
     Part.AGGREGATES: "the catalog answers counts, minima and maxima",
     Part.FUNCTIONS: "conditions with functions, arithmetic or two columns prune",
     Part.JOIN_KEYS: "the keys of a broadcast join prune",
-    Part.BATCHES: "Spark reads batches and does not copy them row by row",
+    Part.BATCHES: "rows come from Python and go to it in batches, and not row by row",
     Part.DECIMALS: "decimals of up to 18 digits are read as longs",
     Part.VIEWS: "temporary views show the newest version",
     Part.STATEMENTS: "DELETE, UPDATE and MERGE change rows",

@@ -9,6 +9,7 @@ import io.plake.spark.catalog.TableChanges;
 import io.plake.spark.catalog.TableStatements;
 import io.plake.spark.core.Feature;
 import io.plake.spark.core.PlacedFrame;
+import io.plake.spark.core.PythonTask;
 import io.plake.spark.core.Refusal;
 import io.plake.spark.core.WriteCommands;
 import io.plake.spark.format.FormatWrites;
@@ -18,7 +19,6 @@ import io.plake.spark.format.StreamRules;
 import io.plake.spark.reader.ChooseReader;
 import io.plake.spark.reader.FileScanMetrics;
 import io.plake.spark.reader.SingleTask;
-import io.plake.spark.scan.BatchReads;
 import io.plake.spark.scan.FileMetadata;
 import io.plake.spark.scan.IsolateScans;
 import io.plake.spark.scan.LongDecimals;
@@ -81,7 +81,8 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
           "scan.AggregateRequest", "scan.AggregateResponse", "scan.ResponseRows")),
       Map.entry(Feature.FUNCTIONS, List.of("scan.ExpressionData")),
       Map.entry(Feature.JOIN_KEYS, List.of("scan.IsolatedScan")),
-      Map.entry(Feature.BATCHES, List.of("scan.BatchReads")),
+      Map.entry(Feature.BATCHES, List.of(
+          "scan.BatchReads", "core.BatchWrites", "core.PythonTask")),
       Map.entry(Feature.DECIMALS, List.of("scan.LongDecimals")),
       Map.entry(Feature.VIEWS, List.of("format.RepinViews", "core.CharPadding")),
       Map.entry(Feature.STATEMENTS, List.of(
@@ -253,7 +254,7 @@ public final class PlakeExtension extends AbstractFunction1<SparkSessionExtensio
       }
       return switch (part) {
         case PUSHDOWN -> IsolateScans.obstacle();
-        case BATCHES -> BatchReads.obstacle();
+        case BATCHES -> PythonTask.obstacle();
         case PROVIDER -> isAmongProviders() ? null : NOT_AMONG_PROVIDERS;
         default -> null;
       };

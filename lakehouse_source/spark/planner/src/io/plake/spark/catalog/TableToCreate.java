@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.PlakeSource;
-import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteCommands.WriteInfo;
@@ -15,7 +14,6 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -24,7 +22,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>The write does it all in its one transaction: rows, schema, properties and name. Before it
  * commits there is nothing to undo.
  */
-public final class TableToCreate extends PythonTable implements StagedTable {
+public final class TableToCreate extends PlakeSource.Written implements StagedTable {
   private final Channel channel;
   private final ObjectNode request;
   private final Map<String, String> options;
@@ -38,7 +36,7 @@ public final class TableToCreate extends PythonTable implements StagedTable {
   public TableToCreate(
       Channel channel, ObjectNode request, Column[] columns, Transform[] partitioning,
       Runnable undo) {
-    super(new PlakeSource(), Relations.SOURCE, CatalogV2Util.v2ColumnsToStructType(columns));
+    super(new PlakeSource(), CatalogV2Util.v2ColumnsToStructType(columns));
     this.channel = channel;
     this.request = request;
     this.partitioning = partitioning;

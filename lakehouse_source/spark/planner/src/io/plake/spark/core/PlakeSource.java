@@ -5,12 +5,24 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.SimplePythonFunction;
+import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonBatchWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceCreationResult;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceReadInfo;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceWriteInfo;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingWrite;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWrite;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWriteBuilder;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -32,7 +44,72 @@ public class PlakeSource extends PythonDataSourceV2 {
 
   /** A table of Spark's own class, which is written to by the options of the write. */
   public static PythonTable table(StructType schema) {
-    return new PythonTable(new PlakeSource(), Relations.SOURCE, schema);
+    return new Written(new PlakeSource(), schema);
+  }
+
+  /** Spark's table of a Python source, to which rows go in batches ({@link BatchWrites}). */
+  public static class Written extends PythonTable {
+    private final PlakeSource source;
+
+    public Written(PlakeSource source, StructType schema) {
+      super(source, Relations.SOURCE, schema);
+      this.source = source;
+    }
+
+    @Override
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      return builder(source, info);
+    }
+  }
+
+  private static WriteBuilder builder(PlakeSource source, LogicalWriteInfo info) {
+    return new PythonWriteBuilder(source, Relations.SOURCE, info) {
+      private boolean truncates = false;
+
+      @Override
+      public WriteBuilder truncate() {
+        truncates = true;
+        return super.truncate();
+      }
+
+      @Override
+      public Write build() {
+        return inBatches(source, info, truncates);
+      }
+    };
+  }
+
+  private static Write inBatches(PlakeSource source, LogicalWriteInfo info, boolean truncates) {
+    return new PythonWrite(source, Relations.SOURCE, info, truncates) {
+      @Override
+      public BatchWrite toBatch() {
+        return batch(source, info, truncates);
+      }
+
+      @Override
+      public StreamingWrite toStreaming() {
+        return stream(source, info, truncates);
+      }
+    };
+  }
+
+  private static BatchWrite batch(PlakeSource source, LogicalWriteInfo info, boolean truncates) {
+    return new PythonBatchWrite(source, Relations.SOURCE, info, truncates) {
+      @Override
+      public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo tasks) {
+        return BatchWrites.of(super.createBatchWriterFactory(tasks));
+      }
+    };
+  }
+
+  private static StreamingWrite stream(
+      PlakeSource source, LogicalWriteInfo info, boolean truncates) {
+    return new PythonStreamingWrite(source, Relations.SOURCE, info, truncates) {
+      @Override
+      public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo tasks) {
+        return BatchWrites.of(super.createStreamingWriterFactory(tasks));
+      }
+    };
   }
 
   @Override

@@ -18,7 +18,6 @@ import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
@@ -112,12 +111,12 @@ public final class PlakeProvider extends PlakeSource
    * <p>Spark's first API refuses intervals. A frame that has one is written by the second API, with
    * the modes {@code append} and {@code overwrite}.
    */
-  private static final class Target extends PythonTable {
+  private static final class Target extends Written {
     private final Transform[] partitioning;
     private final boolean hasInterval;
 
-    Target(PythonDataSourceV2 source, StructType schema, Transform[] partitioning) {
-      super(source, Relations.SOURCE, schema);
+    Target(PlakeSource source, StructType schema, Transform[] partitioning) {
+      super(source, schema);
       this.partitioning = partitioning;
       this.hasInterval = schema.existsRecursively(type -> type instanceof DayTimeIntervalType);
     }

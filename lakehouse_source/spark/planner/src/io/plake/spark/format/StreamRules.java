@@ -18,7 +18,6 @@ import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -108,9 +107,9 @@ public final class StreamRules {
       return Rewrite.copy(write, part -> part == write.sink() ? sink : part);
     }
 
-    private static final class Sink extends PythonTable {
+    private static final class Sink extends PlakeSource.Written {
       Sink(StructType schema) {
-        super(new PlakeSource(), Relations.SOURCE, schema);
+        super(new PlakeSource(), schema);
       }
 
       @Override

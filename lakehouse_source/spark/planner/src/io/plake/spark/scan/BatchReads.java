@@ -1,31 +1,20 @@
 package io.plake.spark.scan;
 
-import static scala.jdk.javaapi.CollectionConverters.asJava;
 import static scala.jdk.javaapi.CollectionConverters.asScala;
 
+import io.plake.spark.core.PythonTask;
 import io.plake.spark.core.Relations;
-import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WrappedColumn;
-import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
-import java.lang.reflect.Method;
-import java.util.HashMap;
 import java.util.List;
-import org.apache.spark.TaskContext;
-import org.apache.spark.api.python.BasePythonRunner;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
-import org.apache.spark.sql.execution.metric.SQLMetric;
-import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -33,7 +22,6 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
 import scala.Product;
 import scala.collection.Iterator;
-import scala.collection.immutable.Map;
 
 /**
  * Hands the Arrow batches of a Python source to Spark as they are.
@@ -42,13 +30,12 @@ import scala.collection.immutable.Map;
  * then copies every row out of them. Here they go straight into the compiled code of the query, as
  * those of Spark's Parquet reader do.
  *
- * <p>Executors load this class, {@link WrappedColumn} and those that {@code PlakeParquet} names.
+ * <p>Executors load this class, {@link WrappedColumn}, {@link PythonTask} and those that {@code
+ * PlakeParquet} names.
  */
 public final class BatchReads implements PartitionReaderFactory {
 
   private static final long serialVersionUID = 1L;
-
-  private static final String JAR = "/plake-planner.jar";
 
   /** Spark's reader, which holds all that the worker has to be told. */
   private final PartitionReaderFactory rows;
@@ -58,24 +45,12 @@ public final class BatchReads implements PartitionReaderFactory {
   }
 
   /**
-   * Why scans cannot come in batches; null where they can.
+   * Whether scans of this session come in batches.
    *
    * @throws ReflectiveOperationException this Spark lacks what is needed
    */
-  public static String obstacle() throws ReflectiveOperationException {
-    SparkReader.get();
-    return executorsHaveJar() ? null : "executors do not have plake-planner.jar";
-  }
-
-  /** Whether executors can load classes of the extension. */
-  static boolean executorsHaveJar() {
-    return asJava(SparkSession.active().sparkContext().listJars()).stream()
-        .anyMatch(jar -> jar.endsWith(JAR));
-  }
-
-  /** Whether this session has not turned batches off. */
-  static boolean areWanted() {
-    return "true".equalsIgnoreCase(SQLConf.get().getConfString(Vocabulary.Setting.BATCHES, "true"));
+  static boolean arePossible() throws ReflectiveOperationException {
+    return PythonTask.isPossible() && SparkReader.get() != null;
   }
 
   @Override
@@ -101,11 +76,6 @@ public final class BatchReads implements PartitionReaderFactory {
   private static final class SparkReader {
     private static volatile SparkReader found;
 
-    private static final String EVALUATOR =
-        MapInBatchEvaluatorFactory.class.getName() + "$MapInBatchEvaluator";
-
-    private final Constructor<?> runner;
-    private final Method evaluatorFactory;
     private final Field source = fieldOf("source");
     private final Field readFunction = fieldOf("pickledReadFunc");
     private final Field schema = fieldOf("outputSchema");
@@ -119,67 +89,34 @@ public final class BatchReads implements PartitionReaderFactory {
       return found;
     }
 
-    private SparkReader() throws ReflectiveOperationException {
-      ClassLoader spark = MapInBatchEvaluatorFactory.class.getClassLoader();
-      runner = Class.forName(EVALUATOR + "$$anon$1", true, spark)
-          .getConstructor(Class.forName(EVALUATOR, true, spark), int[][].class);
-      evaluatorFactory = UserDefinedPythonDataSource.class.getMethod(
-          "createMapInBatchEvaluatorFactory", byte[].class, String.class, StructType.class,
-          StructType.class, Map.class, Option.class, Option.class);
-      // Methods that are called below. If one is missing, the driver must know: it can still
-      // choose rows.
-      runner.getDeclaringClass().asSubclass(BasePythonRunner.class)
-          .getMethod("compute", Iterator.class, int.class, TaskContext.class);
-      UserDefinedPythonDataSource.class.getMethod("readInputSchema");
-      UserDefinedPythonDataSource.class.getMethod("createPythonTaskMetrics", Map.class);
-      PythonCustomMetric.class.getMethod("pythonMetrics");
-    }
+    private SparkReader() throws ReflectiveOperationException {}
 
     private static Field fieldOf(String name) throws NoSuchFieldException {
       return Relations.field(PythonPartitionReaderFactory.class, name);
     }
+  }
 
-    UserDefinedPythonDataSource source(PartitionReaderFactory rows)
-        throws ReflectiveOperationException {
-      return (UserDefinedPythonDataSource) source.get(rows);
-    }
+  /** The batches of one partition. */
+  private static final class Batches implements PartitionReader<ColumnarBatch> {
+    private final PythonTask task;
+    private final Iterator<ColumnarBatch> received;
 
-    /** Starts the worker as Spark's `createReader` does, which then copies rows. */
     @SuppressWarnings("unchecked")
-    Iterator<ColumnarBatch> start(
-        PartitionReaderFactory rows, InputPartition partition, Map<String, SQLMetric> metrics)
+    Batches(SparkReader reader, PartitionReaderFactory rows, InputPartition partition)
         throws ReflectiveOperationException {
-      Object factory = evaluatorFactory.invoke(
-          source(rows), readFunction.get(rows), "read_from_data_source",
-          UserDefinedPythonDataSource.readInputSchema(), schema.get(rows), metrics,
-          jobArtifacts.get(rows), session.get(rows));
-      Object evaluator = ((MapInBatchEvaluatorFactory) factory).createEvaluator();
-      int[][] onlyArgument = {{0}};
-      BasePythonRunner<Iterator<InternalRow>, ColumnarBatch> worker =
-          (BasePythonRunner<Iterator<InternalRow>, ColumnarBatch>)
-              runner.newInstance(evaluator, onlyArgument);
+      task = new PythonTask((UserDefinedPythonDataSource) reader.source.get(rows));
       InternalRow pickled = new GenericInternalRow(
           new Object[] {((Product) partition).productElement(1)});
       InternalRow argument = new GenericInternalRow(new Object[] {pickled});
-      TaskContext task = TaskContext.get();
-      return worker.compute(one(one(argument)), task.partitionId(), task);
+      received = task.started(
+          (byte[]) reader.readFunction.get(rows), "read_from_data_source",
+          UserDefinedPythonDataSource.readInputSchema(), (StructType) reader.schema.get(rows),
+          (Option<String>) reader.jobArtifacts.get(rows),
+          (Option<String>) reader.session.get(rows), one(one(argument)));
     }
 
     private static <T> Iterator<T> one(T item) {
       return asScala(List.of(item).iterator());
-    }
-  }
-
-  /** The batches of one partition. Each is valid until the next is asked for. */
-  private static final class Batches implements PartitionReader<ColumnarBatch> {
-    private final UserDefinedPythonDataSource source;
-    private final Map<String, SQLMetric> metrics = PythonCustomMetric.pythonMetrics();
-    private final Iterator<ColumnarBatch> received;
-
-    Batches(SparkReader reader, PartitionReaderFactory rows, InputPartition partition)
-        throws ReflectiveOperationException {
-      source = reader.source(rows);
-      received = reader.start(rows, partition, metrics);
     }
 
     @Override
@@ -199,15 +136,12 @@ public final class BatchReads implements PartitionReaderFactory {
       return new Borrowed(columns, batch.numRows());
     }
 
-    /** Spark ends the worker and frees its batches with the task. */
     @Override
     public void close() {}
 
     @Override
     public CustomTaskMetric[] currentMetricsValues() {
-      HashMap<String, Object> values = new HashMap<>();
-      asJava(metrics).forEach((name, metric) -> values.put(name, metric.value()));
-      return source.createPythonTaskMetrics(Map.from(asScala(values)));
+      return task.metrics();
     }
   }
 

@@ -85,15 +85,8 @@ public final class IsolatedScan
 
   private static boolean comesInBatches() {
     try {
-      if (!BatchReads.areWanted()) {
-        return false;
-      }
-      String obstacle = BatchReads.obstacle();
-      if (obstacle != null) {
-        Feature.BATCHES.failed(obstacle);
-      }
-      return obstacle == null;
-    } catch (LinkageError | ReflectiveOperationException | RuntimeException e) {
+      return BatchReads.arePossible();
+    } catch (LinkageError | ReflectiveOperationException e) {
       Feature.BATCHES.failed(e);
       return false;
     }

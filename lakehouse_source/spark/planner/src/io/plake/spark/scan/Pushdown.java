@@ -1,6 +1,7 @@
 package io.plake.spark.scan;
 
 import io.plake.spark.core.Envelope;
+import io.plake.spark.core.PythonTask;
 import io.plake.spark.core.Vocabulary;
 import java.util.Arrays;
 import java.util.Map;
@@ -174,7 +175,7 @@ final class Pushdown implements Cloneable {
     }
     if (reader != null) {
       marks.putString(Vocabulary.Mark.READER, reader);
-      if (BatchReads.executorsHaveJar()) {
+      if (PythonTask.executorsHaveJar()) {
         marks.putBoolean(Vocabulary.Mark.CHANGED_FILES, true);
       }
     }

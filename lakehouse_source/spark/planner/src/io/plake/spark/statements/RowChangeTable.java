@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.plake.spark.core.Channel;
 import io.plake.spark.core.Envelope;
 import io.plake.spark.core.PlakeSource;
-import io.plake.spark.core.Relations;
 import io.plake.spark.core.SealedOptions;
 import io.plake.spark.core.Vocabulary;
 import io.plake.spark.core.WriteCommands.WriteInfo;
@@ -27,7 +26,6 @@ import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.RowLevelOperation;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.types.Metadata;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -37,7 +35,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>What the statement is and which version it read travels in an option of the write.
  */
-final class RowChangeTable extends PythonTable {
+final class RowChangeTable extends PlakeSource.Written {
   private final StatementTable target;
   private final RowLevelOperation.Command command;
   private final RowOperation operation;
@@ -50,7 +48,7 @@ final class RowChangeTable extends PythonTable {
   RowChangeTable(
       StatementTable target, RowLevelOperation.Command command, RowOperation operation,
       StructType rows, boolean rescans) {
-    super(new PlakeSource(), Relations.SOURCE, rows);
+    super(new PlakeSource(), rows);
     this.target = target;
     this.command = command;
     this.operation = operation;
