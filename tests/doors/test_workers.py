@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
+from lakehouse_source.spark.reading import task_read
 from lakehouse_source.spark.session.acknowledge import acknowledge
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.source import PlakeDataSource
@@ -155,6 +157,18 @@ def test_a_task_waited_40_ms_for_its_rows(monkeypatch: pytest.MonkeyPatch, write
         monkeypatch.setattr(module, "acknowledge", acknowledged)
     with pytest.raises(_Acknowledged):
         writer.write(object(), rows())
+
+
+def test_a_task_waited_40_ms_for_its_partition(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lake.write_dataset(pa.table({"id": [1]}), tmp_path / "data")
+    source = PlakeDataSource({"path": str(tmp_path / "data")})
+    function = cloudpickle.dumps(source.reader(source.schema()))
+    calls: list[int] = []
+    monkeypatch.setattr(task_read, "acknowledge", lambda: calls.append(1))
+    cloudpickle.loads(function)
+    assert calls == [1]
 
 
 FIRST = """

@@ -25,6 +25,7 @@ from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import children, is_nested
 from lakehouse_source.spark.protocol.messages import encode_response, for_pickle
 from lakehouse_source.spark.protocol.vocabulary import Count
+from lakehouse_source.spark.session.acknowledge import acknowledge
 from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.types import batch_schema
 from lakehouse_source.storage import Storage
@@ -219,6 +220,7 @@ class TaskReader(DataSourceReader):
         limit: int | None,
         unscaled: tuple[str, ...],
     ) -> None:
+        acknowledge()  # a task makes it of its function, and then waits for its partition
         self.spec = spec
         self.schema = schema
         self.rows_only = rows_only
