@@ -34,7 +34,7 @@ from lakehouse_source.spark.protocol.vocabulary import (
     Option,
     ScanResponse,
 )
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.workers import freeze_gc
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

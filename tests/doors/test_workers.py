@@ -21,8 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import lakehouse_source as lake
 from lakehouse_source.spark.reading import task_read
-from lakehouse_source.spark.session.acknowledge import acknowledge
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.workers import acknowledge, freeze_gc
 from lakehouse_source.spark.source import PlakeDataSource
 from lakehouse_source.spark.writing import frame_writers, row_change_write
 

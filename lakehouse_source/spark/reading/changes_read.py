@@ -29,9 +29,9 @@ from lakehouse_source.spark.protocol.vocabulary import Changes as Names
 from lakehouse_source.spark.reading.frame_options import moment_of
 from lakehouse_source.spark.reading.pushdown import Pushdown, decode_supported
 from lakehouse_source.spark.reading.task_read import decimals_to_longs, exact_batches
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import CHANGES_OPTIONS, Options
 from lakehouse_source.spark.session.secrets import address_in, catalog_of_query
+from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types import batch_schema, spark_schema
 from lakehouse_source.storage import Storage
 

@@ -27,7 +27,6 @@ from lakehouse_source.spark.reading.stream_read import (
     StreamedChanges,
     stream_request,
 )
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,
     READ_OPTIONS,
@@ -36,6 +35,7 @@ from lakehouse_source.spark.session.options import (
     is_stream,
 )
 from lakehouse_source.spark.session.secrets import split_storage_options
+from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types import spark_schema
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ from lakehouse_source.spark.reading.task_read import (
     decoded_share,
     pack,
 )
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import (
     CHANGES_STREAM_OPTIONS,
     STREAM_READ_OPTIONS,
@@ -48,6 +47,7 @@ from lakehouse_source.spark.session.options import (
     refuse_stream,
 )
 from lakehouse_source.spark.session.secrets import catalog_of_query
+from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.types import columns_for, narrowed_structs, spark_schema
 from lakehouse_source.streaming import (
     MAX_FILES_PER_TRIGGER,

@@ -25,8 +25,7 @@ from lakehouse_source.schema.align import align, by_name
 from lakehouse_source.schema.fields import children, is_nested
 from lakehouse_source.spark.protocol.messages import encode_response, for_pickle
 from lakehouse_source.spark.protocol.vocabulary import Count
-from lakehouse_source.spark.session.acknowledge import acknowledge
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.workers import acknowledge, freeze_gc
 from lakehouse_source.spark.types import batch_schema
 from lakehouse_source.storage import Storage
 

@@ -20,8 +20,8 @@ from lakehouse_source.parquet.foreign import (
 )
 from lakehouse_source.read.address import Address, CatalogLike, PathLike
 from lakehouse_source.spark.protocol.messages import ErrorMessage, from_json, to_json
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.secrets import take_configuration
+from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.tables.transaction import refuse
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.add_files import read_footer

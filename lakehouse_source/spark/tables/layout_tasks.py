@@ -18,7 +18,7 @@ from lakehouse_source.model import CompactionResult, FileMetadata, FileRecord
 from lakehouse_source.read.address import Address
 from lakehouse_source.spark.protocol.messages import from_json, to_json
 from lakehouse_source.spark.session.catalog_request import Place
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.writing.frame_writers import restored, shortened
 from lakehouse_source.storage import Storage
 from lakehouse_source.write.commit.options import StagedWrite

@@ -28,7 +28,7 @@ from lakehouse_source.result_tables import Column, Type
 from lakehouse_source.spark.protocol.vocabulary import Parameter as ParameterKey
 from lakehouse_source.spark.protocol.vocabulary import RequestKey, ResponseKey
 from lakehouse_source.spark.session.catalog_request import Place, Request, names_of, place_of
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.workers import freeze_gc
 from lakehouse_source.spark.tables.layout_tasks import (
     MESSAGES,
     ClusterReader,

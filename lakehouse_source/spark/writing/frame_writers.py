@@ -20,9 +20,8 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.variant_paths import paths_of
 from lakehouse_source.spark.protocol.vocabulary import Setting
-from lakehouse_source.spark.session.acknowledge import acknowledge
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
 from lakehouse_source.spark.session.options import PARTITION_MODES
+from lakehouse_source.spark.session.workers import acknowledge, freeze_gc
 
 if TYPE_CHECKING:
     from lakehouse_source.read.address import Address

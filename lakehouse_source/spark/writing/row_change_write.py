@@ -25,8 +25,7 @@ from lakehouse_source.model import FileMetadata
 from lakehouse_source.parquet.read_write_specs import WriteSpec
 from lakehouse_source.schema.fields import FILE, POSITION, ROW, hidden_columns, unused_names
 from lakehouse_source.spark.protocol.vocabulary import Row
-from lakehouse_source.spark.session.acknowledge import acknowledge
-from lakehouse_source.spark.session.freeze_gc import freeze_gc
+from lakehouse_source.spark.session.workers import acknowledge, freeze_gc
 from lakehouse_source.spark.writing.frame_writers import (
     FilesWritten,
     Followed,
