@@ -189,7 +189,7 @@ MUTANTS = [
         ),
     ),
     *_in(
-        "cli/rows.py",
+        "cli/sql_conditions.py",
         CLI_SQL,
         (
             "rows of a positional join are left out",

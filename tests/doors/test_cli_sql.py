@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lakehouse_source as lake
-from lakehouse_source.cli.rows import conditions, make_views
+from lakehouse_source.cli.sql import make_views
+from lakehouse_source.cli.sql_conditions import conditions
 from tests.doors.plake_command import plake
 
 pytestmark = pytest.mark.slow

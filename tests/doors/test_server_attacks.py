@@ -20,6 +20,7 @@ import requests
 from pyiceberg.exceptions import BadRequestError
 
 import lakehouse_source as lake
+from lakehouse_source.read.snapshot import known_files
 from lakehouse_source.server import guard, run
 from lakehouse_source.server.run import serve
 from tests.doors.plake_command import plake
@@ -283,10 +284,13 @@ def test_a_path_that_leads_out_of_the_dataset_is_not_handed_out(
         assert client.post(f"{PATH}/plan", json={}).status_code == 200  # manifests exist
         with catalog.write() as tx:
             tx._session.execute("UPDATE files SET file_path = ?", (planted,))
-        answer = client.post(f"{PATH}/plan", json={})
-        assert "passwd" not in answer.text
-        assert "secret" not in answer.text
-        assert answer.status_code == 500
+        # What the server knows of files that it told of before, and what it reads now.
+        for status in (200, 500):
+            answer = client.post(f"{PATH}/plan", json={})
+            assert "passwd" not in answer.text
+            assert "secret" not in answer.text
+            assert answer.status_code == status
+            known_files.forget()
 
 
 @pytest.mark.parametrize("door", ["plan", "tasks", "table", "export_iceberg"])
