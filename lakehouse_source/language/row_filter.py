@@ -46,8 +46,8 @@ Values: TypeAlias = Any
 _TEXT = {"prefix": pc.starts_with, "suffix": pc.ends_with, "contains": pc.match_substring}
 # An IN of at most this many values compares with each value.
 _FEW_VALUES = 4
-# Fewer rows are not divided to need fewer values.
-_FEWEST_ROWS = 4096
+# To compare fewer rows with each of few values takes longer than to look them up.
+_FEWEST_ROWS = 16_384
 
 
 def matching_mask(
@@ -207,7 +207,8 @@ def _among(node: BoundIn, values: tuple[Ordinal, ...], column: Values) -> Values
         # Comparing with a few values is many times faster than looking up a hash table.
         return _balanced(pc.or_, [pc.equal(column, to_scalar(one, type_)) for one in near])
     half = len(column) // 2
-    if len(near) < len(values) and half >= _FEWEST_ROWS:
+    are_sparse = len(near) * _FEWEST_ROWS <= _FEW_VALUES * len(column)
+    if len(near) < len(values) and are_sparse:
         # Neighbouring rows have neighbouring values: the halves may need fewer.
         halves = [_among(node, near, part) for part in (column[:half], column[half:])]
         return pa.chunked_array([one for part in halves for one in _chunks(part)])
