@@ -1,8 +1,8 @@
 """Writes through Spark and from Python, beside those that do less.
 
-    append, partitioned   through Spark: plake, Spark's own Parquet writer, and a Python
-                          data source that discards its batches. That one is the floor
-                          of any Python writer: what is above it is plake's.
+    append, partitioned   through Spark: plake with the planner extension and without (stock),
+                          Spark's own Parquet writer, and a Python data source that
+                          discards its batches
     stream                from Python: `write_dataset` of a stream of batches of 10,000
                           rows, beside PyArrow's Parquet writer and its dataset writer.
 
@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 import lakehouse_source as lake
 from integration.benchmarks.measure import interleaved, ratio
-from integration.benchmarks.spark_scan import session
+from integration.benchmarks.spark_scan import STOCK, session, with_extension
 
 ROWS = 10_000_000
 BATCH_ROWS = 10_000
@@ -128,9 +128,9 @@ def _into(targets: Iterator[Path], write: Callable[[Path], object]) -> Callable[
 
 def spark_questions(spark: Any, rows: int, targets: Iterator[Path]) -> Questions:
     register_discard(spark)
-    data = frame(spark, rows)
+    data, extended = frame(spark, rows), frame(with_extension(spark), rows)
 
-    def through(kind: str, **options: str) -> Callable[[], object]:
+    def through(kind: str, data: Any = data, **options: str) -> Callable[[], object]:
         writer = data.write.format(kind).mode("append").options(**options)
         return _into(targets, lambda target: writer.save(str(target)))
 
@@ -141,7 +141,8 @@ def spark_questions(spark: Any, rows: int, targets: Iterator[Path]) -> Questions
             {
                 "discard": through("discard"),
                 "native Parquet": through("parquet", compression="zstd"),
-                "plake": through("plake"),
+                "plake, extension": through("plake", extended),
+                STOCK: through("plake"),
             },
         ),
         "append, partitioned": (
@@ -151,7 +152,8 @@ def spark_questions(spark: Any, rows: int, targets: Iterator[Path]) -> Questions
                 "native Parquet": _into(
                     targets, lambda target: by_carrier.parquet(str(target), compression="zstd")
                 ),
-                "plake": through("plake", partitionBy="carrier"),
+                "plake, extension": through("plake", extended, partitionBy="carrier"),
+                STOCK: through("plake", partitionBy="carrier"),
             },
         ),
     }

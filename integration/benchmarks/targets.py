@@ -157,8 +157,9 @@ TARGETS: tuple[Target, ...] = (
              1.0, "iceberg", question, "plake", "x native Parquet", "", "Iceberg")
       for question in ("full scan", "point among 2,000 files", "append", "one-row INSERT",
                        "DELETE of 0.1 %", "MERGE of 6,000")),
-    Target("Spark append: at most 1.0 x a writer that discards its batches",
-           1.0, "writes", "append", "plake", "s", "10,000,000 rows", "discard"),
+    Target("Spark append, extension: at most 1.0 x a writer that discards its batches",
+           1.0, "writes", "append", "plake, extension", "s", "10,000,000 rows",
+           "discard"),
     Target("100 micro-batches of 1,000 rows into a sink: at most 2.7 s",
            2.7, "streams", "100 batches", "plake, SQLite", "s"),
     Target("the same, PostgreSQL", 2.7, "streams", "100 batches", "plake, PostgreSQL", "s"),
