@@ -61,6 +61,30 @@ def test_sqlite_itself_deletes_the_file_that_a_journal_names(folder: Path, canar
     assert not canary.exists()
 
 
+def test_a_journal_that_a_writer_begins_meanwhile_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is empty when its length is asked for, and then begins with what ends a name."""
+    database = folder / "_plake" / "catalog.db"
+    journal = Path(f"{database}-journal")
+    whole = hot_journal(database, folder)[:512]
+    journal.touch()
+    real, begun = os.lseek, []
+
+    def begins(descriptor: int, position: int, whence: int) -> int:
+        found = real(descriptor, position, whence)
+        if whence == os.SEEK_END and not begun:
+            begun.append(found)
+            journal.write_bytes(whole)
+        return found
+
+    with open_catalog(f"sqlite://{database}") as catalog:
+        monkeypatch.setattr(os, "lseek", begins)
+        with catalog.read() as reader:
+            assert len(reader.datasets()) == 1
+    assert begun[0] == 0
+
+
 @pytest.mark.parametrize("idle", [False, True])
 def test_reading_a_folder_whose_journal_names_a_file_keeps_that_file(
     folder: Path, canary: Path, idle: bool

@@ -186,9 +186,12 @@ class SqliteCatalog(FileCatalog[Connection]):
             raise self._unavailable(f"{journal} cannot be read: {exc.strerror}") from exc
         try:
             super()._look_beside("-journal")
-            end = os.lseek(descriptor, 0, os.SEEK_END)
-            os.lseek(descriptor, max(0, end - len(_JOURNAL_MAGIC)), os.SEEK_SET)
-            last = os.read(descriptor, len(_JOURNAL_MAGIC))
+            start = os.lseek(descriptor, 0, os.SEEK_END) - len(_JOURNAL_MAGIC)
+            last = b""
+            # An empty journal is one that a writer begins: the magic is the first that it writes.
+            if start > 0:
+                os.lseek(descriptor, start, os.SEEK_SET)
+                last = os.read(descriptor, len(_JOURNAL_MAGIC))
         finally:
             os.close(descriptor)
         if last == _JOURNAL_MAGIC:
