@@ -16,7 +16,7 @@ from lakehouse_source.catalog.sql.reader import CatalogReader
 from lakehouse_source.errors import InvalidOptionError
 from lakehouse_source.layout import MOST_RUNS, Depth, depth_of_boxes, depth_of_ranges
 from lakehouse_source.parquet.read_write_specs import TARGET_FILE_SIZE_BYTES
-from lakehouse_source.read.draw import Drawable
+from lakehouse_source.read.drawable import Drawable
 from lakehouse_source.read.file_arrays import (
     LiveFiles,
     Ranges,

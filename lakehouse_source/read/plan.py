@@ -24,7 +24,7 @@ from lakehouse_source.pruning import bounds
 from lakehouse_source.pruning.keys import Search
 from lakehouse_source.pruning.search import search
 from lakehouse_source.read.candidates import RECORDS_OF_FILES, Candidate, candidates
-from lakehouse_source.read.draw import Drawable
+from lakehouse_source.read.drawable import Drawable
 from lakehouse_source.read.snapshot import Snapshot, resolve_columns
 from lakehouse_source.schema.fields import (
     METADATA_COLUMNS,

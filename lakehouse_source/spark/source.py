@@ -214,10 +214,10 @@ def _frame_of(options: Mapping[str, str], own: Mapping[str, Any]) -> Frame:
             body = {**own[key], Message.TRANSACTION: own.get(Message.TRANSACTION)}
             return ResponseFrame(body, options, may_change=key == Message.COMMAND)
     if reads_changes(options):
-        from lakehouse_source.spark.reading.frames import ChangesFrame
+        from lakehouse_source.spark.reading.changes_frame import ChangesFrame
 
         return ChangesFrame(options)
-    from lakehouse_source.spark.reading.frames import RowsFrame
+    from lakehouse_source.spark.reading.rows_frame import RowsFrame
 
     return RowsFrame(options)
 

@@ -25,7 +25,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
 import lakehouse_source as lake
-from lakehouse_source.read.draw import Drawable
+from lakehouse_source.read.drawable import Drawable
 from lakehouse_source.read.inspect import Inspection
 from lakehouse_source.write.metadata.schema_change import SchemaUpdate
 

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.reading.frames import RowsFrame
+from lakehouse_source.spark.reading.rows_frame import RowsFrame
 from tests.doors.frames import data_files, load, rows, save
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import lakehouse_source as lake
-from lakehouse_source.spark.tables.alter_table import OWN
+from lakehouse_source.spark.tables.table_properties import OWN
 
 pytestmark = pytest.mark.spark
 

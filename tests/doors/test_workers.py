@@ -84,6 +84,23 @@ def test_tasks_import_what_files_need_and_no_catalog(tmp_path: Path) -> None:
     assert rooms("import pyspark_plake", None, tmp_path) == {"errors", "spark"}
 
 
+@pytest.mark.parametrize(
+    ("module", "needless"),
+    [
+        ("spark.reading.batch_read", {"dataset", "write", "pictures", "maintenance"}),
+        ("spark.tables.commands", {"dataset", "maintenance", "pictures", "iceberg", "erasure"}),
+        ("spark.writing.begin_write", {"dataset", "maintenance", "pictures", "erasure"}),
+        ("spark.writing.row_change_write", {"dataset", "maintenance", "pictures", "erasure"}),
+        ("read.plan", {"dataset", "write", "pictures", "iceberg", "layout"}),
+    ],
+)
+def test_what_plans_and_commits_imports_no_room_that_it_does_not_need(
+    tmp_path: Path, module: str, needless: set[str]
+) -> None:
+    """The worker that plans imported 220 modules and no more 143: a third of its start."""
+    assert not rooms(f"import lakehouse_source.{module}", None, tmp_path) & needless
+
+
 def test_a_process_of_the_user_is_left_alone() -> None:
     before = gc.get_freeze_count()
     freeze_gc()

@@ -232,7 +232,7 @@ class Pushdown:
     not how a task is read. `rows_only`: Spark counts rows and uses no value. `schema` then holds
     one column, whose values may be any of its type, or NULL if it is nullable. `unscaled`: columns
     whose decimals Spark wants as longs without their scale. `schema` has them as decimals. `limit`:
-    any this many rows are enough. `aggregate`: a request, as `aggregate_pushdown` reads it, to
+    any this many rows are enough. `aggregate`: a request, as `catalog_read` reads it, to
     answer from the catalog instead of planning a scan. `schema` then holds the columns in the
     request. `parallelism`: how many tasks Spark runs at a time, by its default parallelism.
     `metadata`: for columns of `schema` that tell where a row is stored, their names in

@@ -43,7 +43,7 @@ from lakehouse_source.spark.session.catalog_request import (
     qualified,
 )
 from lakehouse_source.spark.session.options import SETTINGS, Options, with_settings
-from lakehouse_source.spark.tables.alter_table import (
+from lakehouse_source.spark.tables.table_properties import (
     LOCATION,
     RESERVED,
     check_provider,

@@ -50,15 +50,15 @@ from lakehouse_source.spark.protocol.vocabulary import (
     RequestKind,
     ResponseKey,
 )
-from lakehouse_source.spark.reading.frames import RowsFrame
+from lakehouse_source.spark.reading.rows_frame import RowsFrame
 from lakehouse_source.spark.session.catalog_request import Place, Request, place_of
 from lakehouse_source.spark.session.options import STREAM_ONLY_OPTIONS, TAKES
-from lakehouse_source.spark.tables.alter_table import shown
+from lakehouse_source.spark.tables.table_properties import shown
 from lakehouse_source.spark.types import literal_sql, quoted, spark_schema
 from lakehouse_source.storage import canonical_uri
 
 if TYPE_CHECKING:
-    from lakehouse_source.spark.reading.frames import ChangesFrame
+    from lakehouse_source.spark.reading.changes_frame import ChangesFrame
 
 _HERE = __name__.rpartition(".")[0]
 # Spark keeps a column's default value as SQL in its metadata.
@@ -134,7 +134,7 @@ class ResponseFrame:
         response = respond(request, may_change=may_change)
         command = request.body[RequestKey.COMMAND]
         if command == RequestKind.LOAD_CHANGES:
-            from lakehouse_source.spark.reading.frames import ChangesFrame
+            from lakehouse_source.spark.reading.changes_frame import ChangesFrame
 
             frame = {**request.frame, **place_of(request).options()}
             self._table = changes = ChangesFrame(frame, is_batch=True)

@@ -154,7 +154,7 @@ final class AggregateRequest {
         functions.stream().mapToInt(one -> groups.size() + wider.functions.indexOf(one))).toArray();
   }
 
-  /** The request as {@code lakehouse_source/spark/reading/batch_read.py} reads it. */
+  /** The request as {@code lakehouse_source/spark/reading/catalog_read.py} reads it. */
   Metadata data() {
     return new MetadataBuilder()
         .putStringArray(Vocabulary.Key.GROUP, groups.toArray(new String[0]))
