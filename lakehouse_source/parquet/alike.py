@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakehouse_source.errors import PlakeError
 from lakehouse_source.model import ScanTask
-from lakehouse_source.parquet.foreign import INT96_UNIT
+from lakehouse_source.parquet.checked_footer import open_alike
 from lakehouse_source.parquet.names import is_foreign
 from lakehouse_source.parquet.open_file import OpenFile, leaf_paths
 from lakehouse_source.parquet.read_write_specs import ReadSpec
@@ -25,8 +24,6 @@ from lakehouse_source.storage import Storage
 
 # Larger files are decoded in threads, and their footers are kept.
 SMALL_FILE_BYTES = 32 * 1024
-# PyArrow allocates a kilobyte for each item of a list in a footer before it reads the items.
-_MOST_ITEMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +73,11 @@ class AlikeFiles:
         try:
             with storage.open_input(task.path) as file:
                 data = file.read(task.size_bytes + 1)
-            parquet = pq.ParquetFile(
-                pa.BufferReader(data),
-                coerce_int96_timestamp_unit=INT96_UNIT,
-                page_checksum_verification=self._spec.verify_checksums,
-                thrift_string_size_limit=len(data),
-                thrift_container_size_limit=_MOST_ITEMS,
-            )
-            if (
-                len(data) != task.size_bytes
-                or parquet.metadata.num_rows != task.file_row_count
-                or not parquet.schema_arrow.equals(known.schema, check_metadata=True)
-            ):
+            if len(data) != task.size_bytes:
+                return None
+            verify = self._spec.verify_checksums
+            parquet = open_alike(data, known.schema, task.file_row_count, verify_checksums=verify)
+            if parquet is None:
                 return None
             stored = parquet.read_row_group(0, columns=known.paths, use_threads=False)
         except (PlakeError, pa.ArrowException, OSError, ValueError, LookupError, OverflowError):

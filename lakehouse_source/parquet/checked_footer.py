@@ -424,6 +424,27 @@ def open_footer(file: pa.NativeFile, path: str, *, remembered: bool = False) -> 
     return checked
 
 
+def open_alike(
+    data: bytes, schema: pa.Schema, row_count: int, *, verify_checksums: bool
+) -> pq.ParquetFile | None:
+    """A file of few bytes, whose footer must say what a footer that was checked says.
+
+    None: it has another schema than that file, or other than `row_count` rows. Its row groups are
+    not looked at: who reads one must count its rows.
+
+    Raises:
+        ArrowException, OSError, ValueError, LookupError, OverflowError: the file is damaged.
+    """
+    file = pq.ParquetFile(
+        pa.BufferReader(data),
+        page_checksum_verification=verify_checksums,
+        thrift_string_size_limit=len(data),
+        thrift_container_size_limit=_SHORTEST_LIMIT,
+    )
+    is_alike = file.metadata.num_rows == row_count
+    return file if is_alike and file.schema_arrow.equals(schema, check_metadata=True) else None
+
+
 class Remembered(Generic[Key, Value]):
     """What was used last, up to a size in bytes."""
 
